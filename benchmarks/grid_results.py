@@ -13,11 +13,12 @@ from grid_file import UNTRAINED, Cell, Grid, files_digest
 from published import published_set
 
 from bspml import methods
-from bspml.errors import UserError
+from bspml.errors import RunError, UserError
 from bspml.evaluation.selection import select_epochs
 from bspml.experiment.config import load_config
 from bspml.files.atomic import atomic_write
 from bspml.files.run import EpochRecord, RecordLog, RunFolder, read_json
+from bspml.report.tables import final_results
 
 TIMING = "cell.json"  # in a run folder: what the cell took, for estimates, and of which files
 VARIED = "vary "  # before the dotted key, in columns of what the grid varies
@@ -35,11 +36,11 @@ def result_rows(grid: Grid, out: Path, unfinished: Mapping[str, str] | None = No
 
     Columns: what the cell is (dataset, title, method, method_title, noise, rate, seed, one a varied
     setting (`VARIED` and its key), embedding_size, epochs, split, published_set, run), its status
-    (finished, missing, or damaged: finished, but its files cannot be read or are of other settings
-    or data, as `note` says; else what `unfinished` says of that run, failed or running elsewhere),
-    and of finished ones the metrics as fractions: of the last epoch by their names; `best_*` of the
-    epoch that is best on the test classes, an oracle; `selected_*` of the one that validation
-    classes choose, where the run recorded them; seconds of training.
+    (finished, missing, or damaged: finished, but its files cannot be read, or are of other
+    settings, data or runs, as `note` says; else what `unfinished` says of that run, failed or
+    running elsewhere), and of finished ones the metrics as fractions: of the last epoch by their
+    names; `best_*` of the epoch that is best on the test classes, an oracle; `selected_*` of the
+    one that validation classes choose, where the run recorded them; seconds of training.
     """
     known = unfinished or {}
     return pd.DataFrame([_row_or_fault(cell, out, known) for cell in grid.cells])
@@ -123,9 +124,32 @@ def _records(cell: Cell, folder: RunFolder) -> list[EpochRecord]:
     try:
         if outdated(cell, folder):
             return []
-        return RecordLog(folder.records).read()
-    except UserError:
+        return _recorded(folder, read_json(folder.summary))
+    except (UserError, AttributeError):
         return []
+
+
+def _recorded(folder: RunFolder, summary: Any) -> list[EpochRecord]:
+    """The records of a finished run.
+
+    Raises:
+        RunError: not those that its summary was made of.
+    """
+    records = RecordLog(folder.records).read()
+    selected = {
+        method: epochs.get("selected", {}).get("epoch")
+        for method, epochs in summary.get("epochs", {}).items()
+    }
+    found = final_results(records, selected)
+    for method, said in summary.get("results", {}).items():
+        mine = found.get(method)
+        # Columns that one version has and another has not are no sign of other records.
+        if mine is None or any(mine[key] != said[key] for key in mine.keys() & said.keys()):
+            raise RunError(
+                f"{folder.records} has other numbers of {method} than {folder.summary.name}: it "
+                "was cut, edited, or is of another run."
+            )
+    return records
 
 
 def _row_or_fault(cell: Cell, out: Path, unfinished: Mapping[str, str]) -> dict[str, Any]:
@@ -144,13 +168,14 @@ def _row(cell: Cell, out: Path, unfinished: Mapping[str, str]) -> dict[str, Any]
         return row | {"status": unfinished.get(cell.name, "missing")}
     if note := outdated(cell, folder):
         return row | {"status": "damaged", "note": note}
-    records = [r for r in RecordLog(folder.records).read() if r.method == cell.method]
+    summary = read_json(folder.summary)
+    records = [r for r in _recorded(folder, summary) if r.method == cell.method]
     evaluated = [record for record in records if record.recall_at_k]
     last = records[-1]
     row |= {"status": "finished"} | _metrics(evaluated[-1])
     row |= {key: getattr(last, key) for key in _LAST} | {"note": "; ".join(last.notes)}
     row["estimated_noise_rate"] = row.pop("noise_rate")
-    row["true_noise_rate"] = read_json(folder.summary).get("true_noise_rate")
+    row["true_noise_rate"] = summary.get("true_noise_rate")
     row["seconds"] = sum(record.seconds or 0.0 for record in records)
     for kind, found in select_epochs(evaluated).items():
         if kind != "last" and found is not None and cell.method != UNTRAINED:

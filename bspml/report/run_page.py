@@ -103,16 +103,15 @@ def run_page(folder: RunFolder) -> PageData:
     log = RecordLog(folder.records)
     records, torn = log.read(), log.torn_bytes
     summary = _summary(folder.summary) if folder.finished else {}
-    if summary and (torn or _lacks_an_end(records, summary)):
+    if summary and (torn or _are_others(records, summary)):
         raise RunError(
-            f"{folder.records}: lacks records, though the run came to its end: the file was cut or "
-            "edited. Put it back."
+            f"{folder.records}: lacks records of the run that {folder.summary.name} is of, or has "
+            "others: the file was cut, edited or is of another run. Put it back."
         )
     table = read_weights(folder.weights) if folder.weights.is_file() else None
-    samples = len(table) if table is not None else None
-    if samples is not None and summary.get("samples", samples) != samples:
+    if table is not None and summary.get("samples", len(table)) != len(table):
         raise RunError(
-            f"{folder.weights}: holds {counted(samples, 'sample')}, and the run has "
+            f"{folder.weights}: holds {counted(len(table), 'sample')}, and the run has "
             f"{summary['samples']}: the file was cut or edited. Put it back, or remove it to do "
             "without."
         )
@@ -215,10 +214,10 @@ def _run_facts(
     if summary.get("true_noise_rate") is not None:
         facts.append(("Truly wrong", f"{percent(summary['true_noise_rate'])} %"))
     for method in dict.fromkeys(record.method for record in records):
-        method_records = [record for record in records if record.method == method]
-        measured = [r for r in method_records if r.recall_at_k.get(1) is not None]
+        own = (record for record in records if record.method == method)
+        measured = [record for record in own if record.recall_at_k.get(1) is not None]
         if measured:
-            chosen = _chosen_epoch(summary, method, "selected")
+            chosen = _selected_epoch(summary, method)
             kept = next((r for r in measured if r.epoch == chosen), measured[-1])
             facts.append((f"Recall@1, {method}", _recall_in_words(kept)))
             if kept.map_at_r is not None:
@@ -251,19 +250,20 @@ def _recall_in_words(record: EpochRecord) -> str:
     return f"{text}{words}, in brackets 95 % over the test classes"
 
 
-def _lacks_an_end(records: Sequence[EpochRecord], summary: dict[str, Any]) -> bool:
-    """Whether the last epoch of a method, where the summary says it, has no record."""
-    known = {(record.method, record.epoch) for record in records}
-    results = summary.get("results")
-    methods = results if isinstance(results, dict) else {}
-    ends = ((method, _chosen_epoch(summary, method, "last")) for method in methods)
-    return any(end[1] is not None and end not in known for end in ends)
-
-
-def _chosen_epoch(summary: dict[str, Any], method: str, kind: str) -> Any:
-    """Return the "last" or "selected" epoch; None: there is none, or the summary does not say."""
+def _are_others(records: Sequence[EpochRecord], summary: dict[str, Any]) -> bool:
+    """Whether an epoch that the summary names has no record, or one of another recall."""
+    known = {(record.method, record.epoch): record.recall_at_k.values() for record in records}
     try:
-        return summary["epochs"][method][kind]["epoch"]
+        chosen = [(m, row) for m, rows in summary["epochs"].items() for row in rows.values()]
+        return any(row["value"] not in known.get((m, row["epoch"]), ()) for m, row in chosen)
+    except (KeyError, TypeError, AttributeError):
+        return False  # of an older version, or edited
+
+
+def _selected_epoch(summary: dict[str, Any], method: str) -> Any:
+    """Return the selected epoch; None: there is none, or the summary does not say."""
+    try:
+        return summary["epochs"][method]["selected"]["epoch"]
     except (KeyError, TypeError):
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import shutil
 from types import SimpleNamespace
 from xml.etree import ElementTree
@@ -616,6 +617,33 @@ def test_a_damaged_cell_is_named_and_the_others_stand(
     assert "1 of the grid's 3 cells is not here: contrastive (1 damaged)." in said.out
     assert "| MS |" in said.out
     assert run(grid, tiny, "--dry-run") == 0
+
+
+@pytest.mark.parametrize("edit", ["last line", "end of it", "map_at_r", "another run's"])
+def test_records_that_are_not_those_of_the_summary_are_in_no_table(
+    grid, three_cells, tmp_path, capsys, edit
+):
+    shutil.copytree(three_cells, tmp_path, dirs_exist_ok=True)
+    tiny, out = tmp_path / "tiny.yaml", tmp_path / "out"
+    (folder,), (other,) = out.glob("glyphs_contrastive*"), out.glob("glyphs_multi*")
+    lines = (folder / "records.jsonl").read_text().splitlines(keepends=True)
+    if edit == "last line":
+        lines.pop()
+    elif edit == "end of it":
+        lines[-1] = lines[-1][:-5]
+    elif edit == "map_at_r":
+        record = json.loads(lines[-1])
+        lines[-1] = json.dumps(record | {"map_at_r": record["map_at_r"] / 2}) + "\n"
+    else:
+        of_other = (other / "records.jsonl").read_text()
+        lines = [of_other.replace("multi-similarity", "contrastive").replace("0.", "0.1")]
+    (folder / "records.jsonl").write_text("".join(lines))
+    assert run(grid, tiny, "--report") == 1
+    said = capsys.readouterr()
+    assert "than summary.json: it was cut, edited, or is of another run. Remove" in said.err
+    assert "1 of the grid's 3 cells is not here: contrastive (1 damaged)." in said.out
+    curves = pd.read_parquet(out / "tiny-curves.parquet")
+    assert "contrastive" not in set(curves.method)
 
 
 def test_results_that_cannot_be_written_or_read_are_one_line(grid, tiny, tmp_path, capsys):

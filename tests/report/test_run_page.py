@@ -271,21 +271,35 @@ def test_the_command_does_not_import_torch(run):
     assert done.returncode == 0
 
 
+def summed_up(run, last):
+    """The summary says a last epoch; an older version's says none."""
+    epochs = {} if last is None else {"bspml": {"last": {"epoch": last, "value": 0.5}}}
+    write_json(run.summary, {"name": "small", "true_noise_rate": 0.25, "epochs": epochs})
+
+
 @pytest.mark.parametrize(
     "cut", [lambda b: b"", lambda b: b[:-1], lambda b: b.replace(b"\n", b"\r"), lambda b: b[:-9]]
 )
 @pytest.mark.parametrize("last", [None, 1.0])
 def test_a_finished_run_whose_records_were_cut_has_no_page_without_them(run, cut, last):
-    results = {} if last is None else {"bspml": {}}
-    epochs = {method: {"last": {"epoch": last}} for method in results}
-    known = {"name": "small", "true_noise_rate": 0.25, "results": results, "epochs": epochs}
-    write_json(run.summary, known)
+    summed_up(run, last)
     assert run_page(run).curves
     content = run.records.read_bytes()
     run.records.write_bytes(cut(content))
     if last is None and not cut(content):
         return  # of an older version, which did not say
-    with pytest.raises(RunError, match=r"records\.jsonl: lacks records, though the run"):
+    with pytest.raises(RunError, match=r"records\.jsonl: lacks records of the run"):
         run_page(run)
     run.summary.unlink()
     run_page(run)  # which a run that was killed may leave
+
+
+def test_records_of_another_run_are_not_shown_as_those_of_the_summary(run):
+    summed_up(run, 1.0)
+    before = run_page(run)
+    content = run.records.read_text()
+    run.records.write_text(content.replace('{"1": 0.5}', '{"1": 0.4}'))
+    with pytest.raises(RunError, match="or has others: the file was cut, edited or is of another"):
+        run_page(run)
+    run.records.write_text(content)
+    assert run_page(run) == before
