@@ -39,8 +39,7 @@ def _of_run(
     options: EvaluateOptions, ks: tuple[int, ...] | None
 ) -> tuple[RetrievalMetrics, dict[str, Any]]:
     """The metrics of a run's test split, and what the run has seen and used."""
-    ignored = flags_of(options, "labels", "gallery", "gallery_labels", "query_in_gallery")
-    if ignored:
+    if ignored := flags_of(options, "labels", "gallery", "gallery_labels", "query_in_gallery"):
         raise InputError(
             f"{options.what} is a run folder, which has its own test split: it does not go with "
             f"{' and '.join(ignored)}. Leave that out, or give a file of embeddings."
@@ -139,8 +138,7 @@ def _evaluated(
             **searched,
         )
     except InputError as err:
-        text = str(err)
-        text = text.replace("`ks`", "`--ks`").replace("Use ks", "Use --ks")
+        text = str(err).replace("`ks`", "`--ks`").replace("Use ks", "Use --ks")
         raise InputError(text.replace("`ignore`", "`--ignore`")) from err
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def labels_said(dataset: Any) -> np.ndarray | None:
         return None if whole is None else whole[np.asarray(dataset.indices, dtype=np.int64)]
     if isinstance(dataset, ConcatDataset):
         parts = [labels_said(part) for part in dataset.datasets]
-        return None if any(part is None for part in parts) else np.concatenate(parts)  # type: ignore[arg-type]
+        return None if any(p is None for p in parts) else _array([*chain(*parts)])  # type: ignore[arg-type]
     if isinstance(dataset, TensorDataset):
         return _array(dataset.tensors[1]) if len(dataset.tensors) > 1 else None
     if isinstance(dataset, IndexedDataset) and dataset.labels is None:
@@ -57,8 +58,7 @@ def labels_said(dataset: Any) -> np.ndarray | None:
         pairs = all(isinstance(item, list | tuple) and len(item) > 1 for item in dataset)
         return _array([item[1] for item in dataset]) if pairs else None
     columns = getattr(dataset, "column_names", None) or ()
-    column = next((name for name in _COLUMNS if name in columns), None)
-    if column is not None:
+    if column := next((name for name in _COLUMNS if name in columns), None):
         return _array(column_of(dataset, column))
     said = (getattr(dataset, name, None) for name in _ATTRIBUTES)
     labels = next((labels for labels in said if labels is not None), None)
@@ -78,4 +78,8 @@ def column_of(dataset: Any, name: str) -> Any:
 def _array(labels: Any) -> np.ndarray:
     if not isinstance(labels, Iterator):  # which is read once, here
         check_in_order(labels, "labels")
-    return np.asarray(labels.cpu() if hasattr(labels, "cpu") else list(labels))
+    values = labels.cpu() if hasattr(labels, "cpu") else list(labels)
+    array = np.asarray(values)
+    # Beside text, numpy makes text of numbers and of what is missing: 0 would be '0'.
+    is_mixed = array.dtype.kind == "U" and not all(isinstance(value, str) for value in values)
+    return np.array(values, dtype=object) if is_mixed else array

@@ -116,15 +116,12 @@ def check_order(sampler: Any, name: str, rows: int) -> None:
     """
     kind = type(sampler).__name__
     source: Any = getattr(sampler, "data_source", None)
+    draws = f"from a {kind}, which may leave rows out"
     if hasattr(source, "__len__") and len(source) != rows:
-        raise InputError(
-            f"`{name}` draws by a {kind} of {len(source)} rows from a data set of {rows}, and the "
-            "curriculum's batches come from all. Choose rows by torch.utils.data.Subset and "
-            "shuffle, or make the PKSampler yourself."
-        )
-    if sampler is not None and kind not in _OF_ALL_ROWS:
-        raise InputError(
-            f"`{name}` draws from a {kind}, which may leave rows out, and the curriculum's batches "
-            "come from all. Choose rows by torch.utils.data.Subset and shuffle, or make the "
-            "PKSampler yourself."
-        )
+        draws = f"by a {kind} of {len(source)} rows from a data set of {rows}"
+    elif sampler is None or kind in _OF_ALL_ROWS:
+        return
+    raise InputError(
+        f"`{name}` draws {draws}, and the curriculum's batches come from all. Choose rows by "
+        "torch.utils.data.Subset and shuffle, or make the PKSampler yourself."
+    )

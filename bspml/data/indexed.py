@@ -85,8 +85,7 @@ class IndexedDataset(Dataset):
                 f"{'without `x`' if x is None else 'and `labels`'}. Pass the one that is meant."
             )
         self.y, self._columns = y, (x, y)
-        columns = getattr(dataset, "column_names", None)
-        if columns is not None:
+        if (columns := getattr(dataset, "column_names", None)) is not None:
             self._check_columns(columns)
 
     def _check_columns(self, there: Iterable[str]) -> None:
@@ -155,16 +154,28 @@ def sample_index_getter(weights: TakesBatch) -> Callable[[Any], tuple[Any, Any]]
 
     def getter(batch: Any) -> tuple[Any, Any]:
         x, y, index = _three(batch)
-        if isinstance(y, list | tuple) and any(isinstance(label, str) for label in y):
-            raise InputError(
-                "the batch's labels are text, and pytorch-metric-learning's trainers take numbers. "
-                "Pass IndexedDataset(dataset, labels=weights.codes)."
-            )
+        refuse_text(y)
         weights.set_batch(index)
         return x, weights.relabelled(y, index)
 
     getter.weights = weights  # type: ignore[attr-defined]
     return getter
+
+
+def refuse_text(labels: Any) -> None:
+    """Refuse labels of a batch that no pytorch-metric-learning trainer takes.
+
+    Args:
+        labels: of the batch.
+
+    Raises:
+        InputError: they are text.
+    """
+    if isinstance(labels, list | tuple) and any(isinstance(label, str) for label in labels):
+        raise InputError(
+            "the batch's labels are text, and pytorch-metric-learning's trainers take numbers. "
+            "Pass IndexedDataset(dataset, labels=weights.codes) with SampleWeights(labels)."
+        )
 
 
 def clear_batch(getter: Any) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from bspml.data.dataset_labels import labels_of
 from bspml.data.drawn_rows import DrawnRows, check_order
+from bspml.data.indexed import refuse_text
 from bspml.distributed import ranks
 from bspml.errors import InputError, UserError
 from bspml.tensors.arguments import check_kind
@@ -150,7 +151,7 @@ class PartsOfTrainer:
 
     def __call__(self, batch: Any) -> tuple[Any, Any]:
         """Announce a batch: a `data_and_label_getter`."""
-        x, y = self.getter(batch)
+        x, y, *_ = self.getter(batch)  # of an IndexedDataset a row, too
         index = self.sampler.take(len(y))
         self.weights.check_items(y, index, wait=False)
         self.weights.set_batch(index)
@@ -160,12 +161,12 @@ class PartsOfTrainer:
         given = self.trainer.dataset_labels
         if given is not None and len(given) == len(self.trainer.dataset):
             return given
-        remedy = "Pass dataset_labels=labels to the trainer."
-        return labels_of(self.trainer.dataset, "trainer.dataset", remedy)
+        return labels_of(self.trainer.dataset, "trainer.dataset", "Pass it dataset_labels=labels.")
 
     def _labels_at(self, rows: list[int]) -> Any:
         collate = self.trainer.collate_fn or torch.utils.data.default_collate
         labels = self.getter(collate([self.trainer.dataset[row] for row in rows]))[1]
+        refuse_text(labels)
         if len(labels) != len(rows) or getattr(labels, "ndim", 1) > 1:
             raise InputError(
                 "a batch must have (B,) labels. Choose their level in `data_and_label_getter`: "
@@ -188,7 +189,7 @@ class PartsOfTrainer:
         t.set_to_eval()
         try:
             for batch, index in zip(loader, in_turn, strict=True):
-                x, y = self.getter(batch)
+                x, y, *_ = self.getter(batch)
                 self.weights.check_items(y, index)
                 parts.append(embedded_rows(t.compute_embeddings(x), len(index)))
             return torch.cat(parts)

@@ -84,3 +84,26 @@ def test_the_parts_of_a_split_have_their_own():
 def test_a_data_set_that_does_not_say_them_is_refused(dataset):
     with pytest.raises(InputError, match=r"`loader.dataset` must say its labels.*Pass them\."):
         labels_of(dataset, "loader.dataset", "Pass them.")
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        [("a.jpg", 0), ("b.jpg", "0"), ("c.jpg", "1")],
+        Photos("targets", ["cat", float("nan"), "dog"]),
+        ConcatDataset([Photos("targets", [0, 1]), Photos("targets", ["0", "1"])]),
+    ],
+)
+def test_text_beside_what_is_none_stays_two_kinds_and_is_refused(dataset):
+    labels = labels_of(dataset, "dataset", "")
+    assert {isinstance(label, str) for label in labels} == {True, False}
+    with pytest.raises(InputError, match="all strings or all integers"):
+        bspml.SampleWeights(labels)
+
+
+def test_labels_of_joined_parts_are_those_of_each_whatever_their_kind():
+    kinds = ([3, 1], torch.tensor([2, 9]), np.array([7, 3], np.uint8))
+    joined = ConcatDataset([Photos("targets", labels) for labels in kinds])
+    assert bspml.SampleWeights(labels_of(joined, "dataset", "")).classes.tolist() == [1, 2, 3, 7, 9]
+    joined = ConcatDataset([Photos("targets", ["a", "long"]), Photos("targets", np.array(["b"]))])
+    assert labels_of(joined, "dataset", "").tolist() == ["a", "long", "b"]

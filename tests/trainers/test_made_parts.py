@@ -12,7 +12,7 @@ from pytorch_metric_learning.trainers import (
     TrainWithClassifier,
     TwoStreamMetricLoss,
 )
-from torch.utils.data import SequentialSampler, SubsetRandomSampler, TensorDataset
+from torch.utils.data import SequentialSampler, Subset, SubsetRandomSampler, TensorDataset
 
 import bspml
 from bspml.data.indexed import sample_index_getter
@@ -27,6 +27,9 @@ POINTS = around_centres(TRUE, 6, spread=0.35)
 LABELS = TRUE.clone()
 LABELS[::5] = (LABELS[::5] + 1 + torch.arange(len(LABELS[::5])) % 7) % 8
 DATA = TensorDataset(POINTS, LABELS)
+
+
+TEXT = list(zip(POINTS, [f"class {label}" for label in LABELS.tolist()], strict=True))
 
 
 @pytest.fixture(autouse=True)
@@ -150,6 +153,17 @@ def test_a_curriculum_of_ones_own_and_an_embedding_of_ones_own():
     assert own.initial_record.maw == expected.weights.maw()
 
 
+@pytest.mark.parametrize("rows", [range(96), [*range(40, 96), 3, 7]])
+def test_items_may_say_their_row_as_those_of_an_indexed_data_set_do(rows):
+    codes = bspml.SampleWeights([label for _, label in TEXT]).codes
+    assert codes.tolist() == LABELS.tolist()  # of text, numbers for the trainer
+    expected = trained(AlternatingTrainer(pml_trainer(dataset=Subset(DATA, rows))))
+    for indexed in (bspml.IndexedDataset(DATA), bspml.IndexedDataset(TEXT, labels=codes)):
+        found = trained(AlternatingTrainer(pml_trainer(dataset=Subset(indexed, rows))))
+        assert found[1] == expected[1]
+        assert all(torch.equal(found[i], expected[i]) for i in (0, 2))
+
+
 def test_a_loss_that_ignores_fractions_is_refused_before_the_next_step():
     weights = bspml.SampleWeights(LABELS)
     weights.update(torch.full((len(LABELS),), 0.5))
@@ -167,7 +181,8 @@ def test_what_does_not_fit_is_refused_in_a_sentence(monkeypatch):
     streams = pml_trainer(TwoStreamMetricLoss, mining_funcs=miner)
     part = pml_trainer(sampler=SequentialSampler(range(40)))
     for trainer, options, message in (
-        (pml_trainer(dataset=Dicts()), {}, "Pass dataset_labels=labels to the trainer"),
+        (pml_trainer(dataset=Dicts()), {}, "Pass it dataset_labels=labels"),
+        (pml_trainer(dataset=TEXT), {}, r"labels are text.*labels=weights.codes"),
         (pml_trainer(batch_size=7), {}, "`batch_size` must be at least 8"),
         (few, {}, "`trainer.sampler` draws from a SubsetRandomSampler"),
         (part, {}, "`trainer.sampler` draws by a SequentialSampler of 40 rows from .* of 96"),
