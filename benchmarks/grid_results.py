@@ -47,13 +47,20 @@ def result_rows(grid: Grid, out: Path, unfinished: Mapping[str, str] | None = No
 
 
 def curve_rows(grid: Grid, out: Path) -> pd.DataFrame:
-    """One row a cell and evaluated epoch: what the cell is, epoch, recall_at_1, map_at_r."""
+    """One row a cell and evaluated epoch: what the cell is, epoch, recall_at_1, map_at_r.
+
+    Epochs are those of `training.epochs`, of the network that stays: a warm-up whose networks were
+    thrown away is before the first of them.
+    """
     rows = []
     for cell in grid.cells:
-        for record in _records(cell, RunFolder(out / cell.name)):
-            if record.recall_at_k and record.method == cell.method:
+        records = _records(cell, RunFolder(out / cell.name))
+        before = max((record.epoch for record in records if record.is_temporary), default=0)
+        for record in records:
+            if record.recall_at_k and record.method == cell.method and not record.is_temporary:
                 quality = {"recall_at_1": record.recall_at_k.get(1), "map_at_r": record.map_at_r}
-                rows.append(_identity(cell) | {"epoch": record.epoch} | quality)
+                epoch = max(record.epoch - before, 0)
+                rows.append(_identity(cell) | {"epoch": epoch} | quality)
     return pd.DataFrame(rows)
 
 

@@ -232,7 +232,11 @@ def _choice(curves: pd.DataFrame) -> list[Table]:
         each = _by_whole_epoch(own).groupby([*by, "method"], sort=False, dropna=False)
         means = each[["recall_at_1", "map_at_r"]].mean().reset_index()
         first, tops = len(table.rows), []
-        for key, rows in means.groupby(by, sort=False, dropna=False):
+        groups = list(means.groupby(by, sort=False, dropna=False))
+        # A method whose first epochs were not measured does not put the others' behind its own.
+        settings = list(dict.fromkeys(repr(key[:-1]) for key, _ in groups))
+        groups.sort(key=lambda group: (settings.index(repr(group[0][:-1])), group[0][-1]))
+        for key, rows in groups:
             tops.append(rows.recall_at_1.mean())
             shown = [_percent(tops[-1]), _percent(rows.map_at_r.mean())]
             table.rows.append([*map(_setting, key), *shown, f"{len(rows)}"])
@@ -247,12 +251,13 @@ def _choice(curves: pd.DataFrame) -> list[Table]:
 
 
 def _by_whole_epoch(own: pd.DataFrame) -> pd.DataFrame:
-    """One row a run and whole epoch: what was last measured until then.
+    """One row a run and whole epoch: what was last measured of its training until then.
 
-    A curriculum that drops samples has shorter rounds, which end inside an epoch.
+    A curriculum that drops samples has shorter rounds, which end inside an epoch.  The network
+    before its first step is none of an epoch.
     """
     parts = []
-    for _, run in own.groupby("run", sort=False):
+    for _, run in own[own.epoch > 0].groupby("run", sort=False):
         run = run.sort_values("epoch")
         whole = np.arange(1, math.floor(run.epoch.max() + 1e-6) + 1)
         last = np.searchsorted(run.epoch.to_numpy(), whole + 1e-6) - 1

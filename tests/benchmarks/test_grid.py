@@ -530,6 +530,39 @@ def test_the_choice_carries_a_curve_to_whole_epochs(grid):
     assert table.best == {(2, 2)}
 
 
+def test_the_choice_is_between_epochs_of_networks_that_stay(grid, tmp_path):
+    path = tmp_path / "tiny.yaml"
+    noise = "- {kind: symmetric, rates: [0.3]}"
+    text = smaller(path, '[contrastive, "auto:contrastive"]', noise).read_text()
+    for old, new in (
+        ("{subset: 4}", "{subset: 12}"),
+        (
+            "classes_per_batch: 2, samples_per_class: 2",
+            "classes_per_batch: 4, samples_per_class: 4",
+        ),
+        (", batches_per_epoch: 2", ""),
+        ("evaluation: {", "evaluation: {every: 2, "),
+    ):
+        text = text.replace(old, new)
+    path.write_text(text.replace("[table1, table2]", "[choice]\nvary: {optimizer.lr: [0.001]}"))
+    assert run(grid, path) == 0
+    (folder,) = (path.parent / "out").glob("glyphs_auto*")
+    records = [r for r in RecordLog(folder / "records.jsonl").read() if r.method != "untrained"]
+    thrown_away = [r for r in records if r.is_temporary]
+    assert [r for r in thrown_away if r.recall_at_k]  # which would be an epoch of two
+    curves = pd.read_parquet(path.parent / "out" / "tiny-curves.parquet")
+    own = curves[curves.method == "auto:contrastive"]
+    kept = [r for r in records if r.recall_at_k and not r.is_temporary]
+    assert own.recall_at_1.tolist() == [r.recall_at_k[1] for r in kept]
+    assert own.epoch.iloc[[0, -1]].tolist() == pytest.approx([0, 2])
+    (table,) = grid.grid_tables.make_tables("choice", curves, curves)
+    # Contrastive was measured before its first step and after the second epoch alone.
+    plain = curves[(curves.method == "contrastive") & (curves.epoch == 2)].recall_at_1.item()
+    assert [row[1] for row in table.rows] == ["0", "1", "2"]
+    assert table.rows[1][4] == "1"
+    assert table.rows[2][2] == f"{100 * (plain + kept[-1].recall_at_k[1]) / 2:.2f}"
+
+
 def test_figures_come_from_the_results_file_alone(grid, tmp_path):
     age, balance = (f"vary hyperparameters.bspml-paper.{key}" for key in ("age", "balance"))
     weights = pd.concat(
