@@ -22,14 +22,16 @@ from bspml.losses.weighted import Weighted
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import as_numbers, check_whole
+from bspml.tensors.precision import KeepsDigits
 from bspml.weights.batch import look_up, trained_labels
 from bspml.weights.state import SampleWeights
 
 _LISTED, _LISTING = lmu.get_matches_and_diffs, threading.RLock()
+_KeepsDigits: Any = KeepsDigits  # as the parent is, whose attributes have no types
 _FIRST_ANONYMOUS = 2**62  # indices of rows of unknown origin; no data-set row is that large
 
 
-class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
+class CrossBatchMemory(SavedNumbers, _KeepsDigits, pml_losses.CrossBatchMemory):
     """Anchors of the batch against a queue of earlier embeddings, for weighted losses.
 
     pytorch-metric-learning's class of that name, with weights: each embedding is queued with its
@@ -225,8 +227,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
 
     def _weight_table(self) -> SampleWeights | None:
         """Return the weights that the loss or the miner looks up, if any: these need known rows."""
-        table = table_of(self.loss)
-        return table_of(self.miner) if table is None else table
+        return table_of(self.loss) or table_of(self.miner)
 
     def _forget_former_network(self) -> None:
         """Empty the queue where a curriculum has asked for a fresh network since it was filled."""
@@ -276,10 +277,8 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
 
     def _anonymous(self, order: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
         """Return new indices for rows of unknown origin: equal to none but themselves."""
-        first = self.next_anonymous
+        index = order.argsort() + self.next_anonymous
         self.next_anonymous += len(order)
-        index = torch.empty_like(order)
-        index[order] = torch.arange(first, self.next_anonymous, device=order.device)
         return index
 
     def _enqueue(self, embeddings: Tensor, labels: Tensor, index: Tensor) -> None:

@@ -67,3 +67,15 @@ def test_an_overflow_of_rows_with_a_direction_stays_in_sight_of_a_gradient_scale
     emb, labels = half_rows(1e-3)
     (BSPMLLoss()(emb, labels) * 2.0**16).backward()
     assert torch.isinf(emb.grad[2]).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_memory_keeps_its_rows_where_its_module_is_put_into_half_precision(dtype):
+    emb, labels = half_rows(1.0, dtype)
+    memory = CrossBatchMemory(BSPMLLoss(), 4, memory_size=12)
+    memory(emb.detach().float() / 3, labels)
+    rows, same = memory.embedding_memory.clone(), CrossBatchMemory(BSPMLLoss(), 4, memory_size=12)
+    same.load_state_dict(memory.state_dict())
+    memory.to(dtype)  # as Lightning does behind a checkpoint
+    assert torch.equal(memory.embedding_memory, rows)
+    assert torch.equal(memory(emb, labels), same(emb, labels))
