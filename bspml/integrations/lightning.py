@@ -243,7 +243,6 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Start the network anew where that was asked for."""
         self._begin_epoch(trainer)
-        self._place()  # the loader may have been opened twice, and its workers have fetched ahead
 
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
@@ -338,6 +337,8 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
             self.reset_due = False
         if not self.curriculum.may_reset:
             self._parts = None
+        # The loader may be opened twice, before this or after it, and its workers fetch ahead.
+        self._place()
 
     def _parts_of(self, trainer: Any, pl_module: Any) -> TrainingParts:
         """Return what starts anew with the network, as a pml trainer would have it."""

@@ -209,6 +209,19 @@ def test_a_fit_with_validations_within_an_epoch_goes_on_from_its_last_one(tmp_pa
     assert tried >= 3
 
 
+def test_a_loader_made_anew_each_epoch_goes_on_from_the_end_of_one(tmp_path):
+    options = {"workers": 1, "reload_dataloaders_every_n_epochs": 1, "max_epochs": 3}
+    keep = Keep(tmp_path)
+    whole = Fit(callbacks=[keep], **options)()
+    assert same(whole.outcome(), Fit(max_epochs=3)().outcome())
+    ends = [path for epoch, when, path in keep.paths if when == "epoch" and epoch < 2]
+    assert len(ends) == 2
+    for path in ends:
+        resumed = Fit(**options)(ckpt_path=path)  # which opens the loader twice
+        assert resumed.module.batches == whole.module.batches[-len(resumed.module.batches) :]
+        assert same(resumed.outcome(), whole.outcome())
+
+
 @pytest.mark.parametrize(
     ("validations", "options"),
     [(3, {}), (1, {"val_check_interval": 2}), (1, {"check_val_every_n_epoch": 2}), (0, {})],
