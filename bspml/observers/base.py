@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from bspml.errors import InputError, import_optional
 from bspml.files.opening import refusals
@@ -97,10 +97,13 @@ class RoundWriter:
 
 
 class Several:
-    """Observers told one after the other.
+    """Observers told one after the other, all of them also where one fails.
 
     Args:
         observers: each with `on_step`, `on_round` and `close`.
+
+    Raises:
+        RunError: when all have been told, what one of them says.
 
     Example:
         >>> Several([]).on_step(None, 1, 2, 0.5)
@@ -118,8 +121,7 @@ class Several:
             steps: of this round.
             loss: of the step.
         """
-        for observer in self.observers:
-            observer.on_step(trainer, step, steps, loss)
+        self._tell("on_step", trainer, step, steps, loss)
 
     def on_round(self, trainer: Any, record: Any) -> None:
         """Tell each of the round.
@@ -128,13 +130,18 @@ class Several:
             trainer: the one that tells.
             record: of the round.
         """
-        for observer in self.observers:
-            observer.on_round(trainer, record)
+        self._tell("on_round", trainer, record)
 
     def close(self) -> None:
         """Close each."""
-        for observer in self.observers:
-            observer.close()
+        self._tell("close")
+
+    def _tell(self, event: str, *what: Any) -> None:
+        with ExitStack() as each:  # which goes through all, from the last one entered
+            for one in reversed(self.observers):
+                said = f"{type(one).__name__} failed in `{event}`", _REMEDY, (Exception,)
+                each.enter_context(refusals(*said))
+                each.callback(getattr(one, event), *what)
 
 
 def package_of(tracker: str) -> Any:
@@ -158,23 +165,21 @@ def lowest_weights_sheet(images: Any, labels: Any, weights: np.ndarray) -> Figur
         labels: (N,) given labels.
         weights: (N,) in [0, 1].
     """
-    labels = np.asarray(labels).astype(str)
-    table = WeightsTable(labels, weights, flags=[()] * len(weights))
+    table = WeightsTable(np.asarray(labels).astype(str), weights, flags=[()] * len(weights))
     rows = lowest_weights(table, _SHEET)
     try:
         pictures = np.stack([_channels_last(images[row]) for row in rows.tolist()])
     except (IndexError, KeyError, ValueError) as err:
         raise InputError(
-            f"`images` must hold a picture for each of {len(labels)} samples, all of one size; "
+            f"`images` must hold a picture for each of {len(weights)} samples, all of one size; "
             f"got {type(err).__name__}: {err}. Give the training set's, or none."
         ) from err
     return contact_sheet(pictures, captions(table, rows), "samples of lowest weight")
 
 
 def _channels_last(image: Any) -> np.ndarray:
-    if isinstance(image, tuple | list):  # (image, label, ...) of a data set
-        image = image[0]
-    if isinstance(image, Tensor):
+    image = image[0] if isinstance(image, tuple | list) else image  # of a data set: (image, label)
+    if isinstance(image, torch.Tensor):
         image = image.detach().cpu()
         image = image.movedim(0, -1) if image.ndim == 3 and image.shape[0] in (1, 3) else image
         return image.to(torch.float32 if image.is_floating_point() else image.dtype).numpy()

@@ -126,6 +126,28 @@ def test_several_observers_are_told_the_same():
     assert told == [(10, 0.25, True), (10, 0.25, True), "closed", "closed"]
 
 
+@pytest.mark.parametrize("event", ["on_step", "on_round", "close"])
+@pytest.mark.parametrize("first", [True, False])
+def test_all_observers_are_told_where_one_of_them_fails(event, first):
+    told = []
+
+    class Ear(RoundWriter):
+        def hear(self, *_):
+            told.append(event)
+
+    class Gone(RoundWriter):
+        def fail(self, *_):
+            raise ConnectionError("no server")
+
+    setattr(Ear, event, Ear.hear)
+    setattr(Gone, event, Gone.fail)
+    args = {"on_step": (Trainer(1), 1, 2, 0.5), "on_round": (Trainer(10), a_round()), "close": ()}
+    several = Several([Gone(), Ear(), Ear()] if first else [Ear(), Ear(), Gone()])
+    with pytest.raises(RunError, match=rf"^Gone failed in `{event}` \(no server\)\. Put"):
+        getattr(several, event)(*args[event])
+    assert told == [event] * 2
+
+
 def test_a_run_tells_its_observers_of_every_round(tmp_path, monkeypatch):
     from bspml.experiment.config import load_config
     from bspml.experiment.run import run_experiment
