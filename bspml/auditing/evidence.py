@@ -282,7 +282,7 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
     proven = 0 if alike else once.proven_wrong
 
     def share(rate: float, more: float = 0.0) -> float:
-        return min(1.0, max(proven, rate * agreed + added + more) / (agreed + times[split].sum()))
+        return float(min(1.0, max(proven, rate * agreed + added + more) / len(once.place)))
 
     def ends(interval: tuple[float, float]) -> tuple[float, float]:
         return share(interval[0], -around), share(interval[1], around)
@@ -290,8 +290,8 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
     notes = list(found.notes)
     if copied := len(once.place) - n:
         notes.append(
-            f"{counted(copied, 'sample')} beside the first of a group of copies count once with "
-            "it, in the rate and as evidence: a copy vouches for nobody."
+            "Of each group of copies the first alone counts, in the rate and as evidence, which "
+            f"leaves {counted(copied, 'sample')} aside: a copy vouches for nobody."
         )
     are = "is" if proven == 1 else "are"
     if proven:

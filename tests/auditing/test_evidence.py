@@ -50,6 +50,19 @@ def test_classes_of_few_samples_have_no_upper_end():
     assert any("no upper end is claimed" in note for note in report.notes)
 
 
+@pytest.mark.parametrize("copies", [0, 1, 3])
+def test_rates_are_plain_numbers_and_copies_are_counted_in_the_notes(copies):
+    x, codes = clouds(np.random.default_rng(4), 4, 20, 16, 0.2)
+    rows = [*range(80), *range(copies)]
+    report = bspml.audit(x[rows], codes[rows])
+    rates = *report.interval, *report.total_interval, report.lower_bound, report.upper_bound
+    assert {type(rate) for rate in (report.noise_rate, report.total_rate, *rates)} == {float}
+    aside = [note for note in report.notes if "group of copies" in note]
+    counts = {1: "1 sample aside", 3: "3 samples aside"}
+    assert len(aside) == (copies > 0)
+    assert all(counts[copies] in note for note in aside)
+
+
 def test_the_ends_hold_the_estimate_and_the_sentence_says_them():
     rng = np.random.default_rng(3)
     x, codes = clouds(rng, 20, 20, 16, 0.4)
