@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import no_type_check
-
 import numba
 import numpy as np
 import torch
@@ -70,7 +68,6 @@ def nearest_in_class(
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # exact in any order
-@no_type_check
 def _product(a, b):
     total = 0.0
     for d in range(len(a)):
@@ -79,7 +76,6 @@ def _product(a, b):
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def _insert(found, scores, count, j, score):
     """Put j among the best so far, behind those as good of a lower index; returns how many."""
     place = count
@@ -96,7 +92,6 @@ def _insert(found, scores, count, j, score):
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def _read_off(rows, codes, wanted, sizes, places, squared, neighbours):
     """Fill the rows whose nearest hold all that is asked for.
 
@@ -122,7 +117,6 @@ def _read_off(rows, codes, wanted, sizes, places, squared, neighbours):
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def _search_few(rows, wanted, members, starts, sizes, neighbours):
     """Fill the rows that ask for a class of few samples and are not filled yet."""
     k = neighbours.shape[1]

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, no_type_check
+from typing import Any
 
 import numba
 import numpy as np
@@ -105,10 +105,9 @@ def hash_pictures(files: Sequence[Path | None]) -> PictureHashes:
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def _differing(a, b, limit):
     """Number of bits that differ, counted until there are more than `limit`."""
-    count = 0
+    count = np.int64(0)
     for word in range(len(a)):
         x = a[word] ^ b[word]
         x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -123,7 +122,6 @@ def _differing(a, b, limit):
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def _close_pairs(bits, limit):
     """Pairs (P, 2) of the pictures whose distance is at most `limit`, all being compared."""
     found = []
@@ -140,7 +138,6 @@ def _close_pairs(bits, limit):
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def _distances(bits, pairs):
     """Distance of each pair (P, 2), (P,)."""
     least = np.full(len(pairs), 64 * bits.shape[2])

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any, no_type_check
+from typing import Any
 
 import numba
 import numpy as np
@@ -328,7 +328,6 @@ def _settle(
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # exact in any order
-@no_type_check
 def _exact_products(queries, gallery, row, column):
     exact = np.empty(len(row))
     for p in range(len(row)):

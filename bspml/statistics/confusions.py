@@ -26,7 +26,7 @@ chosen on human labels and on flips between similar classes, not proved.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, no_type_check
+from typing import Any
 
 import numba
 import numpy as np
@@ -139,7 +139,6 @@ def _test_against(
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def _below(clouds, which, values):
     """Return (n,) how many of a cloud are below each value, half of those at it counted."""
     found = np.empty(len(values))

@@ -8,8 +8,6 @@ meeting.
 
 from __future__ import annotations
 
-from typing import no_type_check
-
 import numba
 import numpy as np
 
@@ -23,7 +21,6 @@ TOGETHER = 8  # rows whose sums are formed at once
 # The order of the additions is free, so that they use the processor's vectors; one program adds
 # in one order.
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-@no_type_check
 def add_to_rows(block, columns, weights, starts, sums, low, high):
     """Add the weighted sums of each row over each class of the columns.
 
@@ -69,14 +66,12 @@ def add_to_rows(block, columns, weights, starts, sums, low, high):
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-@no_type_check
 def _add_weighted(row, weight, sums):
     for j in range(len(row)):
         sums[j] += weight * row[j]
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def add_to_columns(block, rows, weights, starts, sums, low, high):
     """Add the weighted sums of each column over each class of the rows.
 
@@ -98,7 +93,6 @@ def add_to_columns(block, rows, weights, starts, sums, low, high):
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def count_others(means, first, codes, everyone, stratum, best, null):
     """Enter the other classes' difficulties into the histograms, and keep the best other class.
 
@@ -127,7 +121,6 @@ def count_others(means, first, codes, everyone, stratum, best, null):
 
 
 @numba.njit(cache=True)
-@no_type_check
 def weight_of_mates(weights, starts):
     """Return (R,) the weight of each reference's class without it.
 

@@ -14,7 +14,7 @@ vouch for each other.
 
 from __future__ import annotations
 
-from typing import NamedTuple, no_type_check
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -171,7 +171,6 @@ def pair_shares(
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def taken_for(count, total, share, less):
     """Return Q_i(y, z) of n(y, z), n(y), S(y, z) and a_i(y).
 
@@ -183,7 +182,6 @@ def taken_for(count, total, share, less):
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def adds(of_label, pairs, shown, whole, right, errors, added):
     """Find what a label adds to the counts: the probability that it is wrong and shows y.
 
@@ -217,7 +215,6 @@ def adds(of_label, pairs, shown, whole, right, errors, added):
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def sums_of_pairs(added, codes, starts):
     """Return (E,) n(y, z), the sum over the labels of what each adds.
 

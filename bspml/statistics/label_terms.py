@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, no_type_check
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -184,7 +184,6 @@ def _stored(tables: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def leads(table):
     """Return (M,) float64, by how much the largest entry of each row leads the second.
 
@@ -213,7 +212,6 @@ def _exponentials(tables, slopes, i, shown, bits):
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def _in_float64(tables, slopes, i, shown, bits):
     for c in range(len(shown)):
         shown[c] = _logit(tables, slopes, i, c)
@@ -225,7 +223,6 @@ def _in_float64(tables, slopes, i, shown, bits):
 
 
 @numba.njit(cache=True, nogil=True, fastmath=_FREE)
-@no_type_check
 def _in_float32(tables, slopes, i, shown, bits):
     classes = len(shown)
     table, b = tables[0][i], np.float32(slopes[0])
@@ -265,14 +262,12 @@ def _in_float32(tables, slopes, i, shown, bits):
 
 
 @overload(_exponentials)
-@no_type_check
 def _of_its_kind(tables, slopes, i, shown, bits):
     chosen = _in_float32 if shown.dtype == numba.float32 else _in_float64
     return lambda tables, slopes, i, shown, bits: chosen(tables, slopes, i, shown, bits)
 
 
 @numba.njit(cache=True, nogil=True, fastmath=_FREE)
-@no_type_check
 def _dot(a, b):
     total = a[0] * b[0]
     for c in range(1, len(a)):
@@ -281,7 +276,6 @@ def _dot(a, b):
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def _logit(tables, slopes, i, c):
     logit = 0.0
     for j in range(len(tables)):
@@ -290,7 +284,6 @@ def _logit(tables, slopes, i, c):
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def _terms(tables, slopes, codes, pairs, terms):
     starts, sources, taken, beyond, counts, totals, added = pairs
     own, largest, g, tilt, expected, routed = terms
@@ -320,7 +313,6 @@ def _terms(tables, slopes, codes, pairs, terms):
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def _added(tables, slopes, codes, pairs, errors, added):
     starts = pairs[0]
     classes = tables[0].shape[1]
@@ -339,7 +331,6 @@ def _added(tables, slopes, codes, pairs, errors, added):
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def _alternatives(tables, slopes, codes, pairs, shares, found):
     (starts, sources, taken, _, counts, totals), (even, odd, u, k, known) = pairs, shares
     own, others, g, best, value, total, likely = found

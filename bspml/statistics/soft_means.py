@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import no_type_check
 
 import numba
 import numpy as np
@@ -33,7 +32,6 @@ _RUN = 4096  # references to a product, but for the rest of a class
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def pack(logs, rows, table):
     """Write entries of some classes as int16, whole numbers of steps of 2^-10, some 1e-3.
 

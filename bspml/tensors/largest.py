@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, no_type_check
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -55,7 +55,6 @@ class Largest(NamedTuple):
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def _enter(kept, row, value, place):
     """Put a value above the least of a row's heap in its place."""
     heap, places, hole = kept[0][row], kept[1][row], 0
@@ -75,7 +74,6 @@ def _enter(kept, row, value, place):
 # Of a slice, and by `|`: an index that might count from the end, or a way out of the loop, would
 # keep the processor from comparing several values at once.
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def _any_above(values, limit):
     above = False
     for j in range(len(values)):
@@ -84,7 +82,6 @@ def _any_above(values, limit):
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def _any_above_its_own(values, limits):
     above = False
     for j in range(len(values)):
@@ -93,7 +90,6 @@ def _any_above_its_own(values, limits):
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def offer_to_rows(block, left, kept, low, high):
     """Offer each row of a block its columns.
 
@@ -115,7 +111,6 @@ def offer_to_rows(block, left, kept, low, high):
 
 
 @numba.njit(cache=True, nogil=True)
-@no_type_check
 def offer_to_columns(block, top, kept, low, high):
     """Offer each column of a block its rows.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, no_type_check
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -34,7 +34,6 @@ class ClassSorted(NamedTuple):
 
 
 @numba.njit(cache=True)
-@no_type_check
 def sort_by_class(codes, sizes, xi_pos, xi_neg):
     """Sort the samples by class, by counting: O(N), where a comparison sort takes 20 x as long.
 

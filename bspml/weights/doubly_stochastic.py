@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, no_type_check
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -256,7 +256,6 @@ def minimise_stochastically(
 
 
 @numba.njit(cache=True)
-@no_type_check
 def draw_below(random, n):
     """Draw a uniform integer in [0, n) from splitmix64; its bias is below n / 2^32.
 
@@ -273,7 +272,6 @@ def draw_below(random, n):
 
 
 @numba.njit(cache=True)
-@no_type_check
 def _swap(order, position, a, b):
     """Swap slots a and b of a shuffle and of its inverse."""
     order[a], order[b] = order[b], order[a]
@@ -281,7 +279,6 @@ def _swap(order, position, a, b):
 
 
 @numba.njit(cache=True)
-@no_type_check
 def _draw_front(random, order, position, lo, hi, count):
     """Put `count` of the slots lo..hi, drawn without replacement, into lo..lo + count."""
     if count < hi - lo:  # all of them need no drawing
@@ -290,7 +287,6 @@ def _draw_front(random, order, position, lo, hi, count):
 
 
 @numba.njit(cache=True)
-@no_type_check
 def stochastic_gradient(a, w, data, zeta, M, draws, settings):
     """Draw one value of N_c G(w_a), eq. (8).
 
@@ -338,7 +334,6 @@ def stochastic_gradient(a, w, data, zeta, M, draws, settings):
 
 
 @numba.njit(cache=True)
-@no_type_check
 def _class_sums(w, starts, zeta):
     """Write the sum of each class's weights into zeta (C,); return M, the sum of their means."""
     M = 0.0
@@ -351,7 +346,6 @@ def _class_sums(w, starts, zeta):
 
 
 @numba.njit(cache=True)
-@no_type_check
 def run_steps(w, data, draws, settings, done, steps):
     """Do `steps` steps of Algorithm 3, in place.
 

@@ -16,7 +16,7 @@ processor cannot guess.
 
 from __future__ import annotations
 
-from typing import NamedTuple, no_type_check
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -90,7 +90,6 @@ class FirstOrder(NamedTuple):
 
 
 @numba.njit(cache=True, error_model="numpy")
-@no_type_check
 def class_sums(w, data):
     """Compute the `ClassSums` of some weights.
 
@@ -111,7 +110,6 @@ def class_sums(w, data):
 
 
 @numba.njit(cache=True, error_model="numpy")
-@no_type_check
 def totals(sums, starts):
     """Compute M = sum m_c and B = sum b_c.
 
@@ -128,7 +126,6 @@ def totals(sums, starts):
 
 
 @numba.njit(cache=True, error_model="numpy")
-@no_type_check
 def scaled_gradient(w, data, age, balance, unit, sums):
     """Compute all derivatives N_c dL/dw_i, and the scaled stationarity.
 
@@ -168,7 +165,6 @@ def scaled_gradient(w, data, age, balance, unit, sums):
 
 
 @numba.njit(cache=True, error_model="numpy")
-@no_type_check
 def plain_residual(w, g, data, unit):
     """Compute ‖w − Π(w − ∇L(w)/unit)‖_∞.
 
@@ -187,7 +183,6 @@ def plain_residual(w, g, data, unit):
 
 
 @numba.njit(cache=True, error_model="numpy")
-@no_type_check
 def objective(w, data, age, balance, sums):
     """Compute L(w), [Zhang 2023] eq. (6).
 

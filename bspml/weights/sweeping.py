@@ -18,7 +18,7 @@ one weight, a visit costs O(1).
 
 from __future__ import annotations
 
-from typing import NamedTuple, no_type_check
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -85,7 +85,6 @@ class Visit(NamedTuple):
 
 
 @numba.njit(cache=True, error_model="numpy")
-@no_type_check
 def sweep(w, data, age, balance, sums, memory, way):
     """Make moves 1 and 2 over every class once, in place.
 
@@ -152,7 +151,6 @@ def sweep(w, data, age, balance, sums, memory, way):
 
 
 @numba.njit(cache=True, error_model="numpy", inline="always")
-@no_type_check
 def _step_known(weight, r, visit):
     """Find move 1 of the one fractional weight `weight` of a class whose record is `r`.
 
@@ -174,7 +172,6 @@ def _step_known(weight, r, visit):
 
 
 @numba.njit(cache=True, error_model="numpy", inline="always")
-@no_type_check
 def _step_all(w, data, visit):
     """Make move 1 on all weights of a class in turn.
 
@@ -208,7 +205,6 @@ def _step_all(w, data, visit):
 
 
 @numba.njit(cache=True, error_model="numpy")
-@no_type_check
 def follow(w, before, free, data, balance, sums, memory):
     """Bring the class sums up to date after some weights moved, and wake their classes.
 
@@ -242,7 +238,6 @@ def follow(w, before, free, data, balance, sums, memory):
 
 
 @numba.njit(cache=True, error_model="numpy")
-@no_type_check
 def _remember(w, data, visit, z, r):
     """Fill in the record `r` of a class with one fractional weight; return where that weight is.
 
@@ -265,7 +260,6 @@ def _remember(w, data, visit, z, r):
 
 
 @numba.njit(cache=True, error_model="numpy")
-@no_type_check
 def _separate(w, data, visit, z):
     """Make move 2 in one class until no two fractional weights have a concave line.
 

@@ -21,7 +21,7 @@ family; the move is then taken only if it is lower, as everywhere.
 
 from __future__ import annotations
 
-from typing import NamedTuple, no_type_check
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -74,7 +74,6 @@ class Choice(NamedTuple):
 
 
 @numba.njit(cache=True, error_model="numpy")
-@no_type_check
 def sweep_classes(w, data, age, balance, sums, memory, way, thorough):
     """Give every class in turn its best weights, the others held, in place.
 
@@ -133,7 +132,6 @@ def sweep_classes(w, data, age, balance, sums, memory, way, thorough):
 
 
 @numba.njit(cache=True, error_model="numpy")
-@no_type_check
 def best_weights(view, thorough):
     """Find the best weights of one class of the kind the head of this module describes.
 
@@ -175,13 +173,11 @@ def best_weights(view, thorough):
 
 
 @numba.njit(cache=True, error_model="numpy", inline="always")
-@no_type_check
 def _cost_of_none(view):
     return (view.bend * view.z - view.price) * view.z
 
 
 @numba.njit(cache=True, error_model="numpy")
-@no_type_check
 def _rank(view, z, order, score):
     """Sort `order` by a_i at a sum of weights z; the scores stay by sample."""
     pos, neg = max(0.0, z - 1) * view.inv_p, view.others
@@ -204,7 +200,6 @@ def _rank(view, z, order, score):
 
 
 @numba.njit(cache=True, error_model="numpy", inline="always")
-@no_type_check
 def _along(view, f, kept, A, x):
     """Minimise over the weight t of sample f beside `kept` others with sums A and x; cost and t."""
     gone = kept - view.z
@@ -219,7 +214,6 @@ def _along(view, f, kept, A, x):
 
 
 @numba.njit(cache=True, error_model="numpy")
-@no_type_check
 def _best_prefix(view, order):
     """Choose how many of an order to keep, the next one in part."""
     best = Choice(np.inf, 0, 0, 0.0)
@@ -234,7 +228,6 @@ def _best_prefix(view, order):
 
 
 @numba.njit(cache=True, error_model="numpy")
-@no_type_check
 def _best_partial(view, order, kept):
     """Choose the partial sample where `kept` others are whole."""
     best = Choice(np.inf, kept, kept, 0.0)
@@ -257,7 +250,6 @@ def _best_partial(view, order, kept):
 
 
 @numba.njit(cache=True, error_model="numpy")
-@no_type_check
 def _write(choice, order, new):
     """Write a choice as weights."""
     new[:] = 0.0
@@ -269,7 +261,6 @@ def _write(choice, order, new):
 
 
 @numba.njit(cache=True, error_model="numpy")
-@no_type_check
 def keep_share(data, share):
     """Keep the best share of every class, if all the others keep the same.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import no_type_check
 
 import numba
 import numpy as np
@@ -129,7 +128,6 @@ def nearest_of_all(
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # exact in any order
-@no_type_check
 def _squared_distances(rows, asked, places):
     squared = np.empty(places.shape, np.float64)
     for i in range(len(places)):

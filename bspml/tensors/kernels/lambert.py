@@ -70,7 +70,6 @@ def fill_branch(x, log_x, lowest, w, one_plus_w):
 
 
 @numba.njit(cache=True)
-@no_type_check
 def _near(x, lowest):
     """Compute 1 + W(x) left of NEAR."""
     if x == lowest:
@@ -85,7 +84,6 @@ def _near(x, lowest):
 
 
 @numba.njit(cache=True)
-@no_type_check
 def _away(x, log_x, huge):
     """Compute W(x) right of NEAR; x itself is not used where it is huge."""
     log1p = log_x if huge else math.log1p(x)
@@ -101,7 +99,6 @@ def _away(x, log_x, huge):
 
 
 @numba.njit(cache=True)
-@no_type_check
 def _polynomial(x, coefficients):
     """Evaluate a polynomial by Horner's scheme, constant term first."""
     total = 0.0
