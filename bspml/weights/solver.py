@@ -54,6 +54,11 @@ class WeightSolution:
         """Whether a first-order point was reached to the tolerance."""
         return self.status in ("local_minimum", "stationary")
 
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a `CurriculumRecord` about it."""
+        names = "stationarity", "status", "message"
+        return {"objective_after": self.objective} | {name: getattr(self, name) for name in names}
+
 
 def solve_weights(
     problem: WeightProblem,

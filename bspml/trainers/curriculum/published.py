@@ -7,7 +7,7 @@ import time
 import warnings
 from typing import Any
 
-from torch import Tensor, bincount
+from torch import Tensor
 
 from bspml.distributed.main_rank import solved_once
 from bspml.statistics.noise_rate import ALIKE, all_in_one_place
@@ -15,10 +15,12 @@ from bspml.statistics.pair import PairStatistics
 from bspml.tensors.checks import check_number
 from bspml.trainers.curriculum.search import StatisticsSearch
 from bspml.trainers.settings import PaperSettings
-from bspml.weights.age import AgeSchedule, age_for_maw
+from bspml.weights.age import AgeSchedule, AgeSearch, age_for_maw
 from bspml.weights.problem import WeightProblem
-from bspml.weights.solver import check_options, solve_weights
+from bspml.weights.solver import WeightSolution, check_options, solve_weights
 from bspml.weights.state import SampleWeights
+
+_CLOSE, _MOST = 1e-3, 8  # to a MAW that is wished for, and searches for it where some are decided
 
 
 class PublishedUpdate:
@@ -28,7 +30,8 @@ class PublishedUpdate:
     the classes meets a wish; each solve then starts from w = 1, because the answer must not
     depend on the search's path.  The search uses the coordinate solver without options; another
     `solver`, or one with options, then solves once more, from w = 1, at the age found, and may end
-    at a slightly other MAW.
+    at a slightly other MAW.  What a person decided stays, and the wish is about all labels: where
+    some are decided, the age is searched for again, for what the others have to reach.
     """
 
     warmup, phase, rounds_to_reset, needs_embeddings = None, "weights", None, True
@@ -56,7 +59,7 @@ class PublishedUpdate:
         assert embeddings is not None
         start = time.perf_counter()
         there = self._there()
-        current = self.weights.weights.detach().cpu().double()[there]
+        current = self._weights_of(there)
         codes, embeddings = self.weights.codes.cpu()[there], embeddings[there.to(embeddings.device)]
         weighted = current if self.settings.statistics == "weighted" else None
         stats = self.search.pair_statistics(embeddings, codes, self.settings, weighted)
@@ -77,14 +80,11 @@ class PublishedUpdate:
         return there if there.any() else ~there
 
     def _solve(self, stats: PairStatistics, there: Tensor, current: Tensor) -> dict[str, Any]:
-        settings, balance, codes = self.settings, self.settings.balance, self.weights.codes.cpu()
-        statistics = (stats.xi_pos, stats.xi_neg, codes[there])
+        settings, balance = self.settings, self.settings.balance
+        statistics = (stats.xi_pos, stats.xi_neg, self.weights.codes.cpu()[there])
         start, age_next, solution = None, None, None
         if settings.target_maw is not None:
-            # The wish is about all labels, of which those that are not there weigh 0.
-            shares = bincount(codes, there.double()) / bincount(codes)
-            target = min(settings.target_maw / float(shares.mean()), 1.0)
-            search = age_for_maw(*statistics, balance, target)
+            search = self._search(statistics, there, settings.target_maw)
             age = search.age
             as_searched = settings.solver == "coordinate" and not settings.solver_options
             solution = search.solution if as_searched else None
@@ -97,18 +97,39 @@ class PublishedUpdate:
             options = settings.solver_options
             solution = solve_weights(problem, start=start, method=settings.solver, **options)
         before = problem.objective(current)
-        self.weights.update(there.double().masked_scatter(there, solution.weights))
+        self._write(solution, there)
         self.age = age if age_next is None else age_next
         return {
             "phase": self.phase,
             "age": age,
             "age_next": age_next,
             "objective_before": before,
-            "objective_after": solution.objective,
-            "stationarity": solution.stationarity,
-            "status": solution.status,
-            "message": solution.message,
+            **solution.fields(),  # but for what a person decided, which holds
+            "objective_after": problem.objective(self._weights_of(there)),
         }
+
+    def _weights_of(self, there: Tensor) -> Tensor:
+        return self.weights.weights.detach().cpu().double()[there]
+
+    def _search(
+        self, statistics: tuple[Tensor, Tensor, Tensor], there: Tensor, wish: float | int
+    ) -> AgeSearch:
+        """Find the age at which the MAW of all labels, decided ones as decided, is the wish."""
+        found: list[tuple[float, AgeSearch]] = []
+        target = wish
+        while True:
+            search = age_for_maw(*statistics, self.settings.balance, target)
+            self._write(search.solution, there)
+            missed = wish - self.weights.maw()
+            found.append((abs(missed), search))
+            following = min(max(target + missed, 0.0), 1.0)
+            close = abs(missed) < _CLOSE or following == target or len(found) == _MOST
+            if close or not self.weights.fixed.any():
+                return min(found, key=lambda each: each[0])[1]
+            target = following
+
+    def _write(self, solution: WeightSolution, there: Tensor) -> None:
+        self.weights.update(there.double().masked_scatter(there, solution.weights))
 
     def scores(self) -> Tensor | None:
         """Return None: there is no score finer than the weights."""

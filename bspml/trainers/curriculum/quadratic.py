@@ -27,11 +27,4 @@ def quadratic_weights(
     search = age_for_maw(
         xi_pos - xi_pos.min(), xi_neg - xi_neg.min(), stats.codes[testable], balance, maw
     )
-    solution = search.solution
-    return solution.weights, {
-        "age": search.age,
-        "objective_after": solution.objective,
-        "stationarity": solution.stationarity,
-        "status": solution.status,
-        "message": solution.message,
-    }
+    return search.solution.weights, {"age": search.age, **search.solution.fields()}

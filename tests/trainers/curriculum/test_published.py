@@ -173,13 +173,21 @@ def test_labels_decided_to_be_wrong_are_as_absent(decided, statistics):
     assert not weights.weights[rows].any()
 
 
-def test_a_target_is_met_by_all_labels_those_decided_to_be_wrong_among_them():
+def test_a_target_is_met_by_all_labels_those_decided_among_them():
     E, labels, _ = clusters(flips=0)
     labels[::8] = (labels[::8] + 1) % 6  # one of 8 of each class
     weights = bspml.SampleWeights(labels)
     weights.fix(torch.arange(1, 48, 8), torch.zeros(6))  # and another one
     record = bspml.SelfPacedCurriculum(weights, preset="paper", target_maw=0.7).update(E)
     assert record.maw == pytest.approx(0.7, abs=2e-3)
+    weights.fix(torch.arange(2, 14), torch.ones(12))  # a class and a half
+    record = bspml.SelfPacedCurriculum(weights, preset="paper", target_maw=0.6).update(E)
+    assert record.maw == pytest.approx(0.6, abs=2e-3)
+    assert float(weights.weights[2:14].min()) == 1
+    there = (weights.weights > 0) | ~weights.fixed
+    stats = bspml.pair_statistics(E[there], labels[there], base=1.0)
+    problem = bspml.WeightProblem(stats.xi_pos, stats.xi_neg, labels[there], record.age)
+    assert record.objective_after == pytest.approx(problem.objective(weights.weights[there]))
     everyone = bspml.SampleWeights(labels)
     everyone.fix(range(len(labels)), torch.zeros(len(labels)))
     record = bspml.SelfPacedCurriculum(everyone, preset="paper", target_maw=0.75).update(E)
