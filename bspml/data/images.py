@@ -58,11 +58,13 @@ def find_images(root: Path) -> list[str]:
     came_by = {os.fspath(root): [_real(root)]}
     for folder, below, files in os.walk(root, followlinks=True):
         way = came_by.pop(folder)
-        hidden = "" if {*files} >= _OF_A_RUN else "."  # all is hidden, or what begins so
-        found = {n: _real(Path(folder, n)) for n in sorted(below) if not n.startswith(hidden)}
+        if {*files} >= _OF_A_RUN:
+            below.clear()  # nor are the folders in it walked
+            continue
+        found = {n: _real(Path(folder, n)) for n in sorted(below) if not n.startswith(".")}
         below[:] = [n for n, real in found.items() if not any(w.startswith(real) for w in way)]
         came_by |= {os.path.join(folder, n): [*way, found[n]] for n in below}  # noqa: PTH118
-        files = [name for name in files if not name.startswith(hidden)]
+        files = [name for name in files if not name.startswith(".")]
         dead = [f for f in files if not is_image_name(f) and not Path(folder, f).exists()]
         if dead:
             raise DataError(

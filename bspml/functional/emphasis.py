@@ -96,8 +96,9 @@ class WeightCurve:
             if self.g == "identity":  # integrals of p^a (1 - p)^b
                 mean = self.beta * beta_function(self.lam + 1, 2)
                 return self.beta**2 * beta_function(2 * self.lam + 1, 3) - mean**2
-            one = self.lam == 1
-            return imae_variance(self.beta) if one else _spread_by_quadrature(self.beta, self.lam)
+            if self.lam == 1:
+                return imae_variance(self.beta)
+            return _spread_by_quadrature(self.beta, self.lam)
         except OverflowError as err:
             raise InputError(f"`beta` = {self.beta:g} gives a spread beyond float64.") from err
 

@@ -186,10 +186,12 @@ class TrainingLoader:
             InputError: it lacks a part, or has another number of rows, or other labels.
         """
         _, label, *row = self.keys
-        drawn = None if row or not isinstance(self.sampler, DrawnRows) else self.sampler
-        said = part_of(batch, row[0] if row else 2, "data-set row") if drawn is None else None
-        labels = part_of(batch, label, "label")
-        index = torch.as_tensor(said) if drawn is None else drawn.take(len(labels))
+        if isinstance(self.sampler, DrawnRows) and not row:
+            labels = part_of(batch, label, "label")
+            index = self.sampler.take(len(labels))
+        else:
+            index = torch.as_tensor(part_of(batch, row[0] if row else 2, "data-set row"))
+            labels = part_of(batch, label, "label")
         weights.check_items(labels, index, wait=False)
         return index, labels
 
