@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from bspml.auditing.class_shares import flagged_by_class
 from bspml.auditing.columns import ARRAYS
@@ -19,6 +20,9 @@ from bspml.files.arrays import text_objects
 from bspml.files.cells import plain_labels
 from bspml.statistics.copies.copy_groups import copy_groups
 from bspml.statistics.label_shares import wrong_share_of_kept
+from bspml.statistics.noise_rate import all_in_one_place
+from bspml.tensors.copies import first_equal
+from bspml.tensors.unit_rows import grid_unit_rows
 from bspml.words import counted, error_sentence
 
 # What is known of a sample that was left out; of its labels, the given one.
@@ -75,6 +79,8 @@ def audit_decided(
     pairs = report.duplicates
     pairs = pairs.assign(first=kept[pairs["first"]], second=kept[pairs["second"]])
     is_right = (carried.decided != "") & ~carried.is_dropped
+    copies = _copies_of_dropped(embeddings, carried)
+    columns["wrong_probability"][copies], columns["weights"][copies] = 1, 0
     _tell_copies(columns, copy_groups(pairs, len(labels)), is_right)
     places = np.zeros((len(labels), 2), np.float32)  # what was dropped lies in the middle
     places[kept] = report.embedding_map
@@ -105,6 +111,15 @@ def audit_decided(
         picture_keys=None if carried.pictures is None else np.array(carried.pictures),
     )
     return replace(merged, classes=flagged_by_class(merged, merged.weights))
+
+
+def _copies_of_dropped(embeddings: Any, carried: CarriedDecisions) -> np.ndarray:
+    """Return the rows of exact copies of what was dropped, under the label that is wrong for it."""
+    rows, n = grid_unit_rows(torch.as_tensor(embeddings)), len(carried.labels)
+    first = np.where((rows != 0).any(1).cpu().numpy(), first_equal(rows), -1)
+    key = first * n + np.unique(carried.labels, return_inverse=True)[1]
+    is_copy = np.isin(key, key[carried.is_dropped & (first >= 0)]) & (carried.decided == "")
+    return np.flatnonzero(is_copy & (not all_in_one_place(rows)))
 
 
 def _tell_copies(columns: dict[str, Any], group: np.ndarray, is_right: np.ndarray) -> None:

@@ -156,3 +156,30 @@ def test_a_word_on_one_copy_is_one_on_all_of_the_picture():
     assert report.classes["share_flagged"].sum() == pytest.approx(
         sum(1 / (given == k).sum() for k in true[rows])
     )
+
+
+@pytest.mark.parametrize("collapsed", [False, True])
+def test_an_exact_copy_of_what_was_dropped_is_wrong_under_its_label_too(collapsed):
+    true = np.repeat(np.arange(8), 20)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((8, 16))[true] + 0.25 * rng.standard_normal((160, 16))
+    x, given = np.concatenate([x, x[[5, 5, 45]]]), np.concatenate([true, [0, 1, 2]])
+    x = np.ones_like(x) if collapsed else x
+    decided, is_dropped = np.full(163, "", dtype="<U6"), np.zeros(163, bool)
+    decided[[5, 7, 45]], is_dropped[[5, 45]] = ["wrong", "right", "wrong"], True
+    decided[162] = "right"  # the copy of 45: a word of its own
+    report = audit_decided(
+        x, CarriedDecisions(given, decided, is_dropped, ""), [f"{i}.jpg" for i in range(163)]
+    )
+    told = set(np.flatnonzero(report.wrong_probability == 1).tolist())
+    if collapsed:
+        assert 160 not in told
+        return
+    plain = bspml.audit(np.delete(x, [5, 45], 0), np.delete(given, [5, 45]))
+    assert 160 in told  # which fits its class as well as 5 did
+    assert 160 in np.flatnonzero(report.flagged)
+    assert plain.wrong_probability[158] < 0.5
+    assert report.wrong_probability[161] == plain.wrong_probability[159]  # under another label
+    assert report.weights[[162, 7, 5, 45]].tolist() == [1, 1, 0, 0]
+    sure = plain.wrong_probability[[6, 160]].sum() - (1 - plain.wrong_probability[158])
+    assert report.total_rate == pytest.approx(max(plain.total_rate - sure / 161, 0), abs=1e-9)
