@@ -47,6 +47,11 @@ def labels_said(dataset: Any) -> np.ndarray | None:
         whole = labels_said(dataset.dataset)
         return None if whole is None else whole[np.asarray(dataset.indices, dtype=np.int64)]
     if isinstance(dataset, ConcatDataset):
+        if any(isinstance(part, IndexedDataset) for part in dataset.datasets):
+            raise InputError(
+                "a ConcatDataset of IndexedDatasets counts the rows of each from 0, and those of "
+                "one would be taken for another's. Make IndexedDataset(ConcatDataset([...]))."
+            )
         parts = [labels_said(part) for part in dataset.datasets]
         return None if any(p is None for p in parts) else _array([*chain(*parts)])  # type: ignore[arg-type]
     if isinstance(dataset, TensorDataset):

@@ -107,3 +107,14 @@ def test_labels_of_joined_parts_are_those_of_each_whatever_their_kind():
     assert bspml.SampleWeights(labels_of(joined, "dataset", "")).classes.tolist() == [1, 2, 3, 7, 9]
     joined = ConcatDataset([Photos("targets", ["a", "long"]), Photos("targets", np.array(["b"]))])
     assert labels_of(joined, "dataset", "").tolist() == ["a", "long", "b"]
+
+
+def test_rows_that_each_part_counts_from_0_are_refused():
+    parts = [TensorDataset(torch.arange(6), torch.tensor(LABELS))] * 2
+    whole = bspml.IndexedDataset(ConcatDataset(parts))
+    assert labels_of(whole, "dataset", "").tolist() == LABELS * 2
+    assert whole[7][-1] == 7
+    counted_alone = ConcatDataset([bspml.IndexedDataset(part) for part in parts])
+    assert counted_alone[7][-1] == 1  # the label is the same, the sample another
+    with pytest.raises(InputError, match=r"IndexedDataset\(ConcatDataset\(\[...\]\)\)"):
+        labels_of(Subset(counted_alone, [0, 7]), "dataset", "")
