@@ -81,7 +81,9 @@ def audit_decided(
     is_right = (carried.decided != "") & ~carried.is_dropped
     copies = _copies_of_dropped(embeddings, carried)
     columns["wrong_probability"][copies], columns["weights"][copies] = 1, 0
-    _tell_copies(columns, copy_groups(pairs, len(labels)), is_right)
+    told, is_wrong = _tell_copies(columns, copy_groups(pairs, len(labels)), is_right)
+    least = (is_wrong | (copies & ~told)).sum() / len(kept)
+    most = 1 - (is_right | (told & ~is_wrong)).sum() / len(kept)
     places = np.zeros((len(labels), 2), np.float32)  # what was dropped lies in the middle
     places[kept] = report.embedding_map
     # Nobody is in doubt of a label that a person decided, or of its copies: doubt and what they
@@ -90,17 +92,18 @@ def audit_decided(
     sure = float(np.nansum(report.wrong_probability) - doubt) / len(kept)
 
     def less(share: Any) -> Any:  # of 1 nothing is known
-        left = np.where(np.equal(share, 1), share, np.clip(np.subtract(share, sure), 0, 1)).tolist()
+        left = np.clip(np.subtract(share, sure), least, most)
+        left = np.where(np.equal(share, 1) & (least < most), share, left).tolist()
         return tuple(left) if isinstance(share, tuple) else left
 
     rates = "noise_rate", "interval", "total_rate", "total_interval", "lower_bound", "upper_bound"
-    told = {name: less(getattr(report, name)) for name in rates}
-    ends = told["lower_bound"], told["upper_bound"]
-    sentence = error_sentence(told["total_rate"], told["total_interval"], ends)
+    shares = {name: less(getattr(report, name)) for name in rates}
+    ends = shares["lower_bound"], shares["upper_bound"]
+    sentence = error_sentence(shares["total_rate"], shares["total_interval"], ends)
     merged = replace(
         report,
         **columns,
-        **told,
+        **shares,
         sentence=sentence if sure else report.sentence,
         notes=(carried.sentence, *report.notes),
         duplicates=pairs,
@@ -114,15 +117,17 @@ def audit_decided(
 
 
 def _copies_of_dropped(embeddings: Any, carried: CarriedDecisions) -> np.ndarray:
-    """Return the rows of exact copies of what was dropped, under the label that is wrong for it."""
+    """Say which are exact copies of what was dropped, under the label that is wrong for it."""
     rows, n = grid_unit_rows(torch.as_tensor(embeddings)), len(carried.labels)
     first = np.where((rows != 0).any(1).cpu().numpy(), first_equal(rows), -1)
     key = first * n + np.unique(carried.labels, return_inverse=True)[1]
     is_copy = np.isin(key, key[carried.is_dropped & (first >= 0)]) & (carried.decided == "")
-    return np.flatnonzero(is_copy & (not all_in_one_place(rows)))
+    return is_copy & (not all_in_one_place(rows))
 
 
-def _tell_copies(columns: dict[str, Any], group: np.ndarray, is_right: np.ndarray) -> None:
+def _tell_copies(
+    columns: dict[str, Any], group: np.ndarray, is_right: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Write what a person decided on one copy to the others: right ones under its label, wrong ones
     under other labels.
 
@@ -130,6 +135,9 @@ def _tell_copies(columns: dict[str, Any], group: np.ndarray, is_right: np.ndarra
         columns: of N samples, which are written to.
         group: (N,) int64 of copies.
         is_right: (N,) bool, decided so.
+
+    Returns:
+        (N,) bool, what is known of by a copy, and what is known to be wrong.
     """
     n, labels = len(group), columns["labels"]
     key = group * n + np.unique(labels, return_inverse=True)[1]
@@ -148,6 +156,7 @@ def _tell_copies(columns: dict[str, Any], group: np.ndarray, is_right: np.ndarra
     columns["suggested_labels"][wrong] = columns["other_labels"][wrong] = labels[twin]
     columns["other_neighbours"][wrong] = -1
     columns["other_neighbours"][wrong, 0] = twin
+    return told, wrong
 
 
 def _placed(rows: str, kept: np.ndarray) -> str:

@@ -183,3 +183,27 @@ def test_an_exact_copy_of_what_was_dropped_is_wrong_under_its_label_too(collapse
     assert report.weights[[162, 7, 5, 45]].tolist() == [1, 1, 0, 0]
     sure = plain.wrong_probability[[6, 160]].sum() - (1 - plain.wrong_probability[158])
     assert report.total_rate == pytest.approx(max(plain.total_rate - sure / 161, 0), abs=1e-9)
+
+
+@pytest.mark.parametrize("decided", ["all", "the right ones"])
+@pytest.mark.parametrize("each", [12, 4])
+def test_the_ends_count_what_a_person_decided(each, decided):
+    rng, n = np.random.default_rng(1), 12 * each
+    true, centres = np.repeat(np.arange(12), each), rng.standard_normal((12, 16))
+    centres[1::2] = centres[::2] + 0.5 * rng.standard_normal((6, 16))
+    x = centres[true] + 0.5 * rng.standard_normal((n, 16))
+    is_wrong = rng.random(n) < 0.25
+    labels = np.where(is_wrong, true ^ 1, true)
+    words = np.where(is_wrong, "wrong" if decided == "all" else "", "right")
+    corrected = true if decided == "all" else labels  # those decided to be wrong, relabelled
+    carried = CarriedDecisions(corrected, words, np.zeros(n, bool), "")
+    report = audit_decided(x, carried, [f"{i}.jpg" for i in range(n)])
+    most = 0 if decided == "all" else is_wrong.mean() + 1e-12
+    rates = report.noise_rate, report.total_rate, report.lower_bound
+    ends = *report.interval, *report.total_interval, report.upper_bound
+    assert max(rates) <= most
+    if decided == "all":
+        assert max(ends) == 0
+        assert "maybe none" in report.sentence
+    else:  # of 4 samples a class no upper end is known
+        assert [end for end in ends if end > most] == [1] * (each == 4)
