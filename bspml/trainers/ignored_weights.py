@@ -55,6 +55,7 @@ def refuse_ignored(weights: SampleWeights, holders: Iterable[nn.Module]) -> None
         wrap += f", each of several ({type(blind[0]).__name__} has no weights)"
     refuse_between(of_batch, wrap)
     raise InputError(
-        "a batch has rows of weight 0, since the others fill none, and this loss would count them; "
-        f"{wrap}."
+        "a batch has rows of weight 0, and this loss would count them: the others fill no batch, "
+        "or labels were decided after the rows of this epoch had been chosen. Decide before "
+        f"training, or {wrap}."
     )

@@ -41,7 +41,7 @@ def test_whoever_asks_for_weights_may_have_them(ask):
 def test_nothing_is_asked_where_nothing_could_be_ignored():
     refuse_ignored(announced([1, 1, 1, 1]), [])
     weights = announced([1, 0, 1, 1])
-    with pytest.raises(InputError, match=r"rows of weight 0.*bspml.Weighted"):
+    with pytest.raises(InputError, match=r"weight 0.*or labels were decided after.*bspml.Weighted"):
         refuse_ignored(weights, [])
     refuse_ignored(weights, [torch.nn.Sequential(bspml.Weighted(ContrastiveLoss(), weights))])
     weights.clear_batch()
