@@ -44,6 +44,7 @@ class Measuring:
         Args:
             network: on the device.
             last: NMI and AMI where they are asked for, and what copies of training samples do.
+                NMI and AMI in every evaluation where held-out classes choose among them.
         """
         settings, data = self.config.evaluation, self.data
         searched = None
@@ -51,7 +52,8 @@ class Measuring:
             searched = self.embed(network, data.gallery_images)
         gallery = {"gallery": searched, "gallery_labels": data.gallery_labels}
         queries, labels = self.embed(network, data.test_images), data.test_labels
-        options = {"clustering": last and settings.clustering, "seed": self.config.seed}
+        counts = last or data.validation_images is not None
+        options = {"clustering": counts and settings.clustering, "seed": self.config.seed}
         test = self._scores(queries, labels, settings.ks, **gallery, **options)
         ends = ("recall_at_1_low", "recall_at_1_high", "map_at_r_low", "map_at_r_high")
         names = ("map_at_r", "r_precision", "nmi", "ami", *ends)

@@ -150,6 +150,18 @@ def test_last_best_and_selected_epoch_stand_apart_in_table_and_summary(finished)
     assert "prism, epoch selected on validation classes" in page
 
 
+def test_the_selected_epoch_has_its_nmi(tmp_path):
+    settings = [*SMALL[:4], "data.validation_classes=0.25", "training.methods=[multi-similarity]"]
+    config = load_config(None, settings)
+    result = run_experiment(config, RunFolder.create(tmp_path / "run"), figures=False)
+    epoch = read_json(result.folder.summary)["epochs"]["multi-similarity"]["selected"]["epoch"]
+    records = RecordLog(result.folder.records).read()
+    assert all(0 < record.nmi < 1 for record in records)
+    own = {r.epoch: r.nmi for r in records if r.method == "multi-similarity"}
+    assert result.results["multi-similarity"]["NMI"] == pytest.approx(own[epoch])
+    assert 0 < result.results[UNTRAINED]["NMI"] < 1
+
+
 def test_without_validation_classes_no_epoch_is_selected(tmp_path):
     settings = [*SMALL[:5], "training.methods=[multi-similarity]"]
     result = run_experiment(
