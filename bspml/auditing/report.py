@@ -307,6 +307,7 @@ class AuditReport(Findings):
     def summary(self) -> dict[str, Any]:
         """Return the main figures, ready for JSON, named as the page words them."""
         pairs, classes = self.duplicates, self.classes
+        looked_at = self.suspects | self.is_decided  # or about to be
         return {
             "sentence": self.sentence,
             "total_rate": self.total_rate,
@@ -325,7 +326,7 @@ class AuditReport(Findings):
             "others_to_look_at": int((self.suspects & ~self.flagged).sum()),
             "suspects": int(self.suspects.sum()),
             "fit_no_class": int(self.fits_nothing.sum()),
-            "fit_their_label": int(((self.q_values < KEPT_Q) & ~self.suspects).sum()),
+            "fit_their_label": int(((self.q_values < KEPT_Q) & ~looked_at).sum()),
             "exact_duplicates": int((pairs["kind"] == "exact").sum()),
             "near_duplicates": int((pairs["kind"] == "near").sum()),
             "placeholders": int(self.groups["placeholder"].sum()),

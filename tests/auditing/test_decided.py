@@ -202,7 +202,10 @@ def test_the_ends_count_what_a_person_decided(each, decided):
     rates = report.noise_rate, report.total_rate, report.lower_bound
     ends = *report.interval, *report.total_interval, report.upper_bound
     assert max(rates) <= most
+    fits = (report.q_values < 0.05) & ~report.suspects & (words == "")
+    assert report.summary()["fit_their_label"] == fits.sum()
     if decided == "all":
+        assert not fits.any()
         assert max(ends) == 0
         assert "maybe none" in report.sentence
     else:  # of 4 samples a class no upper end is known
