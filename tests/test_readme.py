@@ -163,3 +163,13 @@ def test_every_type_of_image_and_status_of_the_solver_is_explained():
     assert not [
         word for word in words if f'"{word}"' not in solvers or f"`{word}`" not in PAGES["formulas"]
     ]
+
+
+def test_the_source_distribution_has_what_its_ci_reads():
+    manifest = (REPOSITORY / "MANIFEST.in").read_text(encoding="utf-8")
+    taken = {word for line in manifest.splitlines() for word in line.split()[1:]}
+    taken |= {"README.md", "LICENSE", "pyproject.toml", "MANIFEST.in"}  # by setuptools itself
+    read = (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8") + "mkdocs.yml"
+    there = {path.name for path in REPOSITORY.iterdir() if path.is_file()}
+    named = {name for name in there if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", read)}
+    assert {"check", "mkdocs.yml"} <= named <= taken

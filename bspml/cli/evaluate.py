@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from bspml.cli.labels import labelled
 from bspml.cli.options import EvaluateOptions, flags_of
+from bspml.cli.terminal import note
+from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.data.sets.path_table import rows_of_splits
+from bspml.data.split_copies import split_copies
 from bspml.errors import DataError, InputError
 from bspml.evaluation.retrieval import KS, RetrievalMetrics, evaluate
+from bspml.experiment.seen import Seen
 from bspml.experiment.words import in_lines, seen_and_used, versions
 from bspml.files.cells import whole_number
 from bspml.files.tables import read_embeddings
@@ -49,20 +54,16 @@ def _of_run(
 
     run = load(options.what, options.method)
     test, searched = embed_test(run)
-    gallery: dict[str, Any] = {
-        "gallery": None if searched is None else searched.embeddings,
-        "gallery_labels": None if searched is None else searched.labels,
-    }
+    gallery: dict[str, Any] = {}
+    if searched is not None:
+        gallery = {"gallery": searched.embeddings, "gallery_labels": searched.labels}
     # The K are those in the table of the training.
     ks = run.config.evaluation.ks if ks is None else ks
     # So are the draws behind intervals and NMI.
     options = replace(options, seed=run.config.seed if options.seed is None else options.seed)
     metrics = _evaluated(options, test.embeddings, test.labels, ks=ks, **gallery)
-    conditions = dict(seen_and_used(run.config))
-    if test.seen is not None:
-        ignored = _parse_labels(options.ignore, test.labels, gallery["gallery_labels"])
-        told = test.seen.without(metrics, test.embeddings, test.labels, ignore=ignored, **gallery)
-        conditions = {**({"trained_on": told} if told else {}), **conditions}
+    seen = _told_of(test.seen, options, metrics, test.embeddings, test.labels, **gallery)
+    conditions = seen | seen_and_used(run.config)
     if test.changes:
         conditions = {"changes": test.changes, **conditions}
     return metrics, conditions
@@ -92,7 +93,33 @@ def _of_files(
     left = [f"{int(r.sum()):,} of {n}" for n, r in (found[3] or {}).items() if n not in names]
     measured += f", not the {' and '.join(left)}" if left else ""
     metrics = _evaluated(options, queries, labels, ks=ks, **searched)
-    return metrics, {"measured": measured} if measured else {}
+    told = _told_of(_seen_in_file(found, split), options, metrics, queries, labels, **searched)
+    return metrics, ({"measured": measured} if measured else {}) | told
+
+
+def _seen_in_file(found: Any, split: str) -> Seen | None:
+    """Which rows of the split that is measured are rows of a training split beside it."""
+    what, embeddings, labels, of = found
+    if not split or "train" not in of:
+        return None
+    x, y, names = torch.from_numpy(embeddings), labels.astype(str), ["train", split]
+    names += ["gallery"] * (split == "query")
+    sides = [RetrievalSplit(name, y[of[name]], features=x[of[name]]) for name in names]
+    copies = split_copies(RetrievalData.of(what, sides))
+    return Seen.of(copies, len(sides[1]), len(sides[2]) if split == "query" else None)
+
+
+def _told_of(
+    seen: Seen | None, options: EvaluateOptions, metrics: RetrievalMetrics, *side: Any, **other: Any
+) -> dict[str, Any]:
+    """Name the samples that training saw, and return the metrics without them, in words."""
+    if seen is None:
+        return {}
+    for sentence in seen.sentences:
+        note(f"note: {sentence}")
+    ignore = _parse_labels(options.ignore, side[1], other.get("gallery_labels"))
+    told = seen.without(metrics, *side, ignore=ignore, **other)
+    return {"trained_on": told} if told else {}
 
 
 def _read(what: str, labels: str | None, option: str) -> tuple[str, np.ndarray, np.ndarray, Any]:

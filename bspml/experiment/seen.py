@@ -27,10 +27,12 @@ class Seen:
     Attributes:
         test: (M,) bool.
         gallery: (G,) bool, or None without a gallery.
+        sentences: that name the copies.
     """
 
     test: np.ndarray
     gallery: np.ndarray | None = None
+    sentences: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, copies: Sequence[SplitCopies], tested: int, searched: int | None) -> Seen:
@@ -42,10 +44,11 @@ class Seen:
             searched: G, or None without a gallery.
         """
         masks = {"test": np.zeros(tested, bool), "gallery": np.zeros(searched or 0, bool)}
-        for found in copies:
-            if found.source == "train" and found.split != "train":
-                masks["gallery" if found.split == "gallery" else "test"][found.rows] = True
-        return cls(masks["test"], None if searched is None else masks["gallery"])
+        seen = [each for each in copies if each.source == "train" and each.split != "train"]
+        for found in seen:
+            masks["gallery" if found.split == "gallery" else "test"][found.rows] = True
+        sentences = tuple(found.sentence for found in seen)
+        return cls(masks["test"], None if searched is None else masks["gallery"], sentences)
 
     def __len__(self) -> int:
         return int(self.test.sum()) + (0 if self.gallery is None else int(self.gallery.sum()))
@@ -66,15 +69,16 @@ class Seen:
             counting = ~np.isin(given["gallery_labels"], ignored)
             count += int((counting & self.gallery).sum())
             searched = torch.from_numpy(counting & ~self.gallery)
-            given["gallery"] = given["gallery"][searched.to(given["gallery"].device)]
+            rows = torch.as_tensor(given["gallery"])
+            given["gallery"] = rows[searched.to(rows.device)]
             given["gallery_labels"] = np.asarray(given["gallery_labels"])[searched.numpy()]
         if not count:
             return ""
         k = min(found.recall_at_k)
         what = f"without the {counted(count, 'sample')} that training saw"
         try:
-            rows, names = embeddings[kept.to(embeddings.device)], np.asarray(labels)[kept.numpy()]
-            rest = evaluate(rows, names, ks=(k,), clustering=False, **given)
+            rows, names = torch.as_tensor(embeddings), np.asarray(labels)[kept.numpy()]
+            rest = evaluate(rows[kept.to(rows.device)], names, ks=(k,), clustering=False, **given)
         except InputError:  # nobody is left to search for, or fewer than K to search in
             return f"{what} too little is left to evaluate Recall@{k}"
         with_them = f"with them {100 * found.recall_at_k[k]:.2f} %"

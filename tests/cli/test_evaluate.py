@@ -184,3 +184,47 @@ def test_evaluate_leaves_labels_out_and_calls_one_class_by_its_name(capsys, tmp_
     ):
         code, _, err = run(capsys, "evaluate", *files, option, value)
         assert (code, message in err) == (2, True)
+
+
+@pytest.mark.parametrize("parts", [("test",), ("query", "gallery")])
+def test_rows_that_training_saw_are_named_beside_the_metrics_without_them(
+    capsys, tmp_path, monkeypatch, parts
+):
+    monkeypatch.chdir(tmp_path)
+    rng, centres = np.random.default_rng(0), np.eye(10)
+    y = np.repeat(np.arange(10), 16)
+    x = (centres[y] + 0.4 * rng.standard_normal((160, 10))).astype("f4")
+    splits = np.where(y < 6, "train", np.where(np.arange(160) % 2, parts[0], parts[-1]))
+    new = np.flatnonzero(splits == parts[0])
+    seen = np.r_[new[[3, 7]], np.flatnonzero(splits == parts[-1])[-1:]]
+    x[seen] = x[[0, 17, 40]]  # of other classes, which spoils their neighbours
+    np.savez("f.npz", embeddings=x, labels=y, splits=splits)
+    ours, theirs = splits == parts[0], splits == parts[-1]
+    rest = np.ones(160, bool)
+    rest[seen] = False
+
+    def metrics(some):
+        side = [ours & some, theirs & some]
+        searched = {"gallery": x[side[1]], "gallery_labels": y[side[1]]} if len(parts) > 1 else {}
+        return bspml.evaluate(x[side[0]], y[side[0]], ks=(1,), clustering=False, **searched)
+
+    before, after = metrics(rest | True), metrics(rest)
+    assert before.recall_at_k[1] != after.recall_at_k[1]
+    recall = f"{100 * after.recall_at_k[1]:.2f} % (with them {100 * before.recall_at_k[1]:.2f} %)"
+    told = f"without the 3 samples that training saw: Recall@1 {recall}, MAP@R "
+    code, out, err = run(capsys, "evaluate", "f.npz", "--ks", "1", "--json")
+    assert code == 0
+    assert json.loads(out)["trained_on"].startswith(told)
+    assert f"{parts[0]}/3 is train/0, {parts[0]}/7 is train/17" in err
+    assert ("gallery are in train, too" in err or "gallery is in train, too" in err) == (
+        len(parts) > 1
+    )
+    quick = ["training.methods=[multi-similarity]", "training.epochs=1", "network.name=mlp"]
+    quick += ["sampler.classes_per_batch=4", "evaluation.ks=[1]", "data.validation_classes=0"]
+    made = run(capsys, "train", "data.name=features", "data.root=f.npz", *quick, "-o", "run")
+    assert made[0] == 0
+    code, out, err = run(capsys, "evaluate", "run", "--json")
+    assert code == 0
+    assert "without the 3 samples that training saw" in json.loads(out)["trained_on"]
+    assert "is train/0" in err
+    assert "is train/40" in err
