@@ -95,23 +95,22 @@ def worse_than_untrained(config: Config, record: EpochRecord, untrained: EpochRe
         "MAP@R": (record.map_at_r, untrained.map_at_r),
     }
     known = {name: (a, b) for name, (a, b) in pairs.items() if a is not None and b is not None}
-    if all(after >= before for after, before in known.values()):
+    lost = {name: (a, b) for name, (a, b) in known.items() if a < b}
+    if not lost:
         return None
-    words = ", ".join(
-        f"{name} {100 * after:.1f} % after {100 * before:.1f} %"
-        for name, (after, before) in known.items()
-        if after < before
-    )
-    better = [name for name, (after, before) in known.items() if after >= before]
-    but = f" ({better[0]} is not)" if better else ""
-    return f"worse than untrained: {words}{but}. Try {' or '.join(_remedies(config))}."
+    words = ", ".join(f"{n} {100 * a:.1f} % after {100 * b:.1f} %" for n, (a, b) in lost.items())
+    but = next((f" ({name} is not)" for name in known if name not in lost), "")
+    remedies = _remedies(config, record.epoch == 0)
+    return f"worse than untrained: {words}{but}. Try {' or '.join(remedies)}."
 
 
-def _remedies(config: Config) -> list[str]:
+def _remedies(config: Config, before_training: bool) -> list[str]:
     """Return the settings that may help and are not in use."""
     remedies = []
     if config.validation_share == 0 and not config.data.validation:
         remedies.append("data.validation_classes=0.2 (keeps the network that held-out classes say)")
     if config.network.starts_from_features and config.head == "random":
         remedies.append("network.head=principal (starts from the features)")
+    if before_training:  # it is the network's shape that lost, and not its training
+        return [*remedies, "a larger network.embedding_size", "network.hidden=0 of an mlp"]
     return [*remedies, f"optimizer.lr={config.optimizer.lr / 10:g}", "fewer training.epochs"]

@@ -164,3 +164,13 @@ def test_a_random_head_is_said_to_be_one():
     )
     assert "network.head=principal" in words
     assert "data.validation_classes" not in words  # a fifth is held out already
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_what_was_lost_before_the_first_step_no_shorter_training_brings_back(epoch):
+    settings = ["data.name=features", "data.root=x.npz", "network.name=mlp"]
+    config = load_config(None, [*settings, "network.embedding_size=4"])
+    losing = EpochRecord("m", epoch, recall_at_k={1: 0.1})
+    words = worse_than_untrained(config, losing, EpochRecord(UNTRAINED, 0, recall_at_k={1: 0.5}))
+    assert ("optimizer.lr" in words) == ("training.epochs" in words) == (epoch == 1)
+    assert ("network.embedding_size" in words) == (epoch == 0)
