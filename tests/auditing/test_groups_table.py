@@ -78,7 +78,7 @@ def test_copied_rows_move_neither_the_rate_nor_what_is_found(scatter, share):
         assert report.lower_bound <= wrong.mean() <= report.upper_bound
         assert report.flagged[: len(x)][wrong].sum() >= once.flagged[wrong].sum() - 1
         assert (report.flagged[len(x) :] == report.flagged[again]).mean() > 0.99
-        assert any("count once" in note for note in report.notes)
+        assert any("the first alone counts" in note for note in report.notes)
 
 
 def test_a_placeholder_is_one_finding_and_accuses_no_other():
