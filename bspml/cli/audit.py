@@ -200,6 +200,8 @@ def _photos(options: AuditOptions, report: AuditReport) -> str | None:
 def _refuse_before_the_work(
     source: AuditSource, folder: Path, decisions: list[Decision] | None, options: AuditOptions
 ) -> None:
+    if isinstance(source.images, str | Path) and folder.resolve() == Path(source.images).resolve():
+        raise InputError(f"--output {folder} is the folder of the photos; name one for the audit.")
     if decisions is not None:
         samples = samples_of(source.labels, source.names, source.images)
         apply_decisions(source.labels, placed(decisions, samples)[0])

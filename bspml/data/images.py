@@ -59,8 +59,7 @@ def find_images(root: Path) -> list[str]:
     for folder, below, files in os.walk(root, followlinks=True):
         way = came_by.pop(folder)
         if {*files} >= _OF_A_RUN:
-            below.clear()  # nor are the folders in it walked
-            continue
+            below[:], files = [], []  # passed over, with the folders in it
         found = {n: _real(Path(folder, n)) for n in sorted(below) if not n.startswith(".")}
         below[:] = [n for n, real in found.items() if not any(w.startswith(real) for w in way)]
         came_by |= {os.path.join(folder, n): [*way, found[n]] for n in below}  # noqa: PTH118

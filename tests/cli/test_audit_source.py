@@ -257,3 +257,15 @@ def test_audit_training_and_embed_show_a_picture_alike_and_embed_it_once(
     by_hand = net(torch.from_numpy(np.array(view)).permute(2, 0, 1)[None] / 255)[0]
     found = audited.embeddings[audited.names.index("c0/0.png")]
     torch.testing.assert_close(found, by_hand, atol=2e-3, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["photos", "photos/../photos"])
+def test_the_files_of_an_audit_are_not_put_among_the_photos(capsys, tmp_path, monkeypatch, name):
+    photos = save_photos(tmp_path / "photos", 3, 4, (40, 40), "c{}/{}.png")
+    monkeypatch.setattr(extraction, "feature_network", lambda backbone, weights=None: Counting())
+    monkeypatch.setenv("BSPML_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    before = sorted(photos.rglob("*"))
+    assert main(["audit", "photos", "--backbone", "efficientnet-lite0", "-o", name]) == 2
+    assert f"--output {name} is the folder of the photos; name one" in capsys.readouterr().err
+    assert sorted(photos.rglob("*")) == before
