@@ -207,20 +207,20 @@ def located(
         by_index = _rows_by_index(decisions, origin, train_rows)
         _refuse_other_names(names, by_index, origin, [decision.where for decision in decisions])
         return at_rows(decisions, by_index, origin), []
-    if (places < 0).all():
-        assert origin.names is not None
+    absent = np.flatnonzero(places < 0)
+    if len(absent) == len(places):
         raise DataError(
             f"{decisions[0].where}: there is no sample {names[0]!r} in these data, nor any other "
-            f"that is decided on; their first is {origin.names[0]!r}. Are these decisions "
-            "about other data?"
+            f"that is decided on; their first is {origin.names[0]!r}. Are these decisions "  # type: ignore[index]
+            "about other data, or about a test in a folder of its own, which keeps its labels?"
         )
     notes = []
-    if (places < 0).any():
-        first = int(np.flatnonzero(places < 0)[0])
+    if len(absent):
+        kept = "" if rows is None else " (a test in a folder of its own keeps its labels)"
         notes.append(
-            f"{decisions[first].where}: "
-            f"{counted(int((places < 0).sum()), 'decision is', 'decisions are')} about samples "
-            f"that are not in these data, the first is {names[first]!r}"
+            f"{decisions[absent[0]].where}: "
+            f"{counted(len(absent), 'decision is', 'decisions are')} about samples that are not in "
+            f"these data, the first is {names[absent[0]]!r}{kept}"
         )
     placed = [d for d, row in zip(decisions, places, strict=True) if row >= 0]
     return at_rows(placed, places[places >= 0], origin), notes

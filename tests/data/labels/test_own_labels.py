@@ -135,7 +135,7 @@ def test_a_name_that_is_gone_is_noted_and_the_others_count(write):
     told = own_labels(parted(), None, file)
     assert told.decided.decisions.tolist() == ["right", "", "", ""]
     assert "1 decision is about samples that are not in these data" in told.notes[0]
-    assert "'gone.jpg'" in told.notes[0]
+    assert "'gone.jpg' (a test in a folder of its own keeps its labels)" in told.notes[0]
 
 
 def test_a_corrected_sample_goes_to_the_side_of_its_class(write):
