@@ -118,11 +118,13 @@ def audit_decided(
 
 def _copies_of_dropped(embeddings: Any, carried: CarriedDecisions) -> np.ndarray:
     """Say which are exact copies of what was dropped, under the label that is wrong for it."""
-    rows, n = grid_unit_rows(torch.as_tensor(embeddings)), len(carried.labels)
+    x, n = torch.as_tensor(embeddings), len(carried.labels)
+    if not carried.is_dropped.any() or all_in_one_place(x):
+        return np.zeros(n, bool)
+    rows = grid_unit_rows(x)
     first = np.where((rows != 0).any(1).cpu().numpy(), first_equal(rows), -1)
     key = first * n + np.unique(carried.labels, return_inverse=True)[1]
-    is_copy = np.isin(key, key[carried.is_dropped & (first >= 0)]) & (carried.decided == "")
-    return is_copy & (not all_in_one_place(rows))
+    return np.isin(key, key[carried.is_dropped & (first >= 0)]) & (carried.decided == "")
 
 
 def _tell_copies(

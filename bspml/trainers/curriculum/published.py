@@ -69,9 +69,8 @@ class PublishedUpdate:
                 f"{ALIKE} The weights of this update say nothing about the labels.", stacklevel=3
             )
         fields = solved_once(self, lambda: self._solve(stats, there, current))
-        fields["seconds_statistics"] = solving - start
-        fields["seconds_solve"] = time.perf_counter() - solving
-        return fields
+        seconds = time.perf_counter() - solving
+        return fields | {"seconds_statistics": solving - start, "seconds_solve": seconds}
 
     def _there(self) -> Tensor:
         """Return (N,) bool, all but the labels that a person decided to be wrong: they judge nobody
@@ -80,7 +79,7 @@ class PublishedUpdate:
         return there if there.any() else ~there
 
     def _solve(self, stats: PairStatistics, there: Tensor, current: Tensor) -> dict[str, Any]:
-        settings, balance = self.settings, self.settings.balance
+        settings = self.settings
         statistics = (stats.xi_pos, stats.xi_neg, self.weights.codes.cpu()[there])
         start, age_next, solution = None, None, None
         if settings.target_maw is not None:
@@ -92,7 +91,7 @@ class PublishedUpdate:
             assert self.age is not None
             assert self.schedule is not None
             age, start, age_next = self.age, current, self.schedule.next(self.age)
-        problem = WeightProblem(*statistics, age, balance)
+        problem = WeightProblem(*statistics, age, settings.balance)
         if solution is None:
             options = settings.solver_options
             solution = solve_weights(problem, start=start, method=settings.solver, **options)
@@ -117,16 +116,15 @@ class PublishedUpdate:
         """Find the age at which the MAW of all labels, decided ones as decided, is the wish."""
         found: list[tuple[float, AgeSearch]] = []
         target = wish
-        while True:
+        while len(found) < _MOST:
             search = age_for_maw(*statistics, self.settings.balance, target)
             self._write(search.solution, there)
             missed = wish - self.weights.maw()
             found.append((abs(missed), search))
-            following = min(max(target + missed, 0.0), 1.0)
-            close = abs(missed) < _CLOSE or following == target or len(found) == _MOST
-            if close or not self.weights.fixed.any():
-                return min(found, key=lambda each: each[0])[1]
-            target = following
+            before, target = target, min(max(target + missed, 0.0), 1.0)
+            if abs(missed) < _CLOSE or target == before or not self.weights.fixed.any():
+                break
+        return min(found, key=lambda each: each[0])[1]
 
     def _write(self, solution: WeightSolution, there: Tensor) -> None:
         self.weights.update(there.double().masked_scatter(there, solution.weights))
