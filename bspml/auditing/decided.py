@@ -80,7 +80,7 @@ def audit_decided(
     pairs = pairs.assign(first=kept[pairs["first"]], second=kept[pairs["second"]])
     is_right = (carried.decided != "") & ~carried.is_dropped
     copies = _copies_of_dropped(embeddings, carried)
-    columns["wrong_probability"][copies], columns["weights"][copies] = 1, 0
+    _tell_copies_of_dropped(columns, copies)
     told, is_wrong = _tell_copies(columns, copy_groups(pairs, len(labels)), is_right)
     least = (is_wrong | (copies & ~told)).sum() / len(kept)
     most = 1 - (is_right | (told & ~is_wrong)).sum() / len(kept)
@@ -125,6 +125,16 @@ def _copies_of_dropped(embeddings: Any, carried: CarriedDecisions) -> np.ndarray
     first = np.where((rows != 0).any(1).cpu().numpy(), first_equal(rows), -1)
     key = first * n + np.unique(carried.labels, return_inverse=True)[1]
     return np.isin(key, key[carried.is_dropped & (first >= 0)]) & (carried.decided == "")
+
+
+def _tell_copies_of_dropped(columns: dict[str, Any], copies: np.ndarray) -> None:
+    """Write that these labels are wrong: another one is suggested, its chances in proportion."""
+    chances, suggested = columns["suggestion_probability"], columns["suggested_labels"]
+    own = copies & (suggested == columns["labels"])  # of the next best no chance is known
+    suggested[own], chances[own] = columns["other_labels"][own], np.nan
+    rest = copies & ~own
+    chances[rest] = np.minimum(chances[rest] / columns["wrong_probability"][rest], 1)
+    columns["wrong_probability"][copies], columns["weights"][copies] = 1, 0
 
 
 def _tell_copies(

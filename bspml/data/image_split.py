@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.errors import InputError
-from bspml.shapes import Float
 from bspml.tensors.checks import check_number, check_whole, encode_labels
 from bspml.tensors.row_checks import check_rows
 
@@ -37,17 +35,6 @@ class ImageSplit:
     def __len__(self) -> int:
         return len(self.labels)
 
-    @property
-    def superclass_labels(self) -> np.ndarray:
-        """(N,) int64, the superclass of each sample.
-
-        Raises:
-            InputError: this data set has none.
-        """
-        if self.superclass_of is None:
-            raise InputError("This data set has no superclasses; CIFAR-100 has.")
-        return self.superclass_of[self.labels]
-
     def take(self, rows: Any) -> ImageSplit:
         """Return the samples of these rows: (R,) integers, in their order, or an (N,) bool mask.
 
@@ -55,10 +42,6 @@ class ImageSplit:
         """
         index = check_rows(rows, len(self)).numpy()
         return replace(self, images=self.images[index], labels=self.labels[index])
-
-    def float_images(self) -> Float[Tensor, "N channels H W"]:
-        """Return the images as float32 in [0, 1], channels first, in memory of their own."""
-        return channels_first(self.images).float().div_(255)
 
 
 def channels_first(images: np.ndarray) -> Tensor:

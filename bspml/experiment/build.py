@@ -23,6 +23,7 @@ from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.trainers.schedules import Rate, Schedule
 from bspml.trainers.settings import AutoSettings, Scales, keywords_of, qualified
 from bspml.weights.state import SampleWeights
+from bspml.words import counted
 
 PLAIN, WEIGHTED, CLEAN = "multi-similarity", "bspml", "clean-only"
 # Their loss is the section `loss`; and whatever is automatic follows the section `curriculum`.
@@ -110,19 +111,19 @@ def classes_per_batch(config: Config, codes: Tensor) -> int:
 
     Args:
         config: the experiment.
-        codes: (N,) class codes of the training set.
+        codes: (N,) class codes of what trains.
 
     Raises:
         ConfigError: a known data set has fewer, or there are fewer than two, or all have a single
             sample.
     """
-    setting, counts = config.sampler.classes_per_batch, torch.bincount(codes)
+    setting, counts = config.sampler.classes_per_batch, codes.unique(return_counts=True)[1]
     pairs = int((counts > 1).sum())  # a sample alone in its class has no positive
     usable = pairs if pairs > 1 else len(counts)
     if len(counts) < 2:
         raise ConfigError(
-            f"`data`: the training has {len(counts)} class, and its samples must be told from "
-            "those of another one. Add a class."
+            f"`data`: the training has {counted(len(counts), 'class', 'classes')} left to train "
+            "on, and samples must be told from those of another one. Add a class."
         )
     if pairs == 0:
         raise ConfigError(
@@ -137,17 +138,17 @@ def classes_per_batch(config: Config, codes: Tensor) -> int:
     return min(setting, usable) if config.data.is_own else setting
 
 
-def make_sampler(config: Config, codes: Tensor) -> PKSampler:
+def make_sampler(config: Config, data: ExperimentData) -> PKSampler:
     """Build the sampler of P x K batches.
 
     Args:
         config: the experiment.
-        codes: (N,) class codes of the training set.
+        data: its training set.
 
     Raises:
         ConfigError: a batch that cannot be computed in `training.micro_batches` parts.
     """
-    classes, parts = classes_per_batch(config, codes), config.training.micro_batches
+    parts, classes = config.training.micro_batches, classes_per_batch(config, data.trained_codes)
     if classes % parts or classes < 2 * parts:
         raise ConfigError(
             f"`training.micro_batches` is {parts}: it must divide the {classes} classes of a batch "
@@ -155,7 +156,7 @@ def make_sampler(config: Config, codes: Tensor) -> PKSampler:
             "since a part is mined alone; lower it or change the classes."
         )
     return PKSampler(
-        codes,
+        data.codes,
         classes,
         config.sampler.samples_per_class,
         config.training.batches_per_epoch,
@@ -306,7 +307,9 @@ def _curriculum_keywords(config: Config) -> dict[str, Any]:
 def make_curriculum(
     parts: MethodParts, config: Config, data: ExperimentData, weights: SampleWeights
 ) -> SelfPacedCurriculum | FixedCurriculum | None:
-    """Build what moves the `weights` of a method; None for methods that do not weigh.
+    """Build what moves the `weights` of a method; None for one that trains on every sample.
+
+    Labels that the user decided to be wrong train under no method.
 
     Args:
         parts: of the method.
@@ -318,7 +321,7 @@ def make_curriculum(
         ConfigError: the method needs to know which labels are right, and nobody does.
     """
     if parts.curriculum_kind is None:
-        return None
+        return FixedCurriculum(weights) if (weights.weights == 0).any() else None
     if parts.curriculum_kind == "fixed-clean":
         if data.is_noisy is None:
             raise ConfigError(

@@ -104,6 +104,11 @@ class ExperimentData:
         return None if self.is_noisy is None else float(self.is_noisy.mean())
 
     @property
+    def trained_codes(self) -> Tensor:
+        """(n,) codes of the samples that train: not those whose label was decided to be wrong."""
+        return self.codes if self.decided is None else self.codes[~self.decided.dropped]
+
+    @property
     def names(self) -> tuple[str, ...] | None:
         """What each training sample is called, such as its path; None where nothing is known."""
         return None if self.split is None else self.split.names

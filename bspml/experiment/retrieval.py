@@ -77,7 +77,7 @@ class Retrieval(Experiment[RetrievalRun]):
                 "set training.patience to null."
             )
         choose_backend(config.evaluation.backend, torch.device("cpu"))  # faiss, if it must be there
-        make_schedule(config, config.training.epochs * len(make_sampler(config, data.codes)))
+        make_schedule(config, config.training.epochs * len(make_sampler(config, data)))
         make_optimizer(config, make_network(config, data.width, pretrained))
         self._check_loss_is_read()
         learning_losses = []

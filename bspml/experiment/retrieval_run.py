@@ -84,7 +84,7 @@ class RetrievalRun(MethodRun):
 
     def _build_trainer(self) -> AlternatingTrainer:
         config = self.config
-        sampler = make_sampler(config, self.data.codes)
+        sampler = make_sampler(config, self.data)
         loss = self.parts.loss.to(self.device)
         optimizers = {"trunk_optimizer": make_optimizer(config, self.network)}
         if self.parts.loss_has_parameters:
@@ -201,7 +201,7 @@ class RetrievalRun(MethodRun):
         """
         if is_clean(self.method):
             return None
-        if self.trainer.curriculum is not None:
+        if self.parts.curriculum_kind is not None:
             update = self.trainer.curriculum.state_dict()["update"]
             p_values, rate = update.get("p_values"), update.get("noise_rate")
             repairs = "second" in update and self.config.curriculum.repair != "none"

@@ -53,7 +53,7 @@ def opening_lines(config: Config, data: ExperimentData) -> list[str]:
     if single:
         classes = counted(single, "training class has", "training classes have")
         lines.append(f"{classes} one sample, which has no other of its class to be compared with")
-    setting, count = config.sampler.classes_per_batch, classes_per_batch(config, data.codes)
+    setting, count = config.sampler.classes_per_batch, classes_per_batch(config, data.trained_codes)
     if count < setting:
         lines.append(
             f"`sampler.classes_per_batch` is {setting}; there {'is' if count == 1 else 'are'} "

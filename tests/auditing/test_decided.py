@@ -185,6 +185,29 @@ def test_an_exact_copy_of_what_was_dropped_is_wrong_under_its_label_too(collapse
     assert report.total_rate == pytest.approx(max(plain.total_rate - sure / 161, 0), abs=1e-9)
 
 
+def test_what_is_suggested_for_a_copy_of_what_was_dropped_is_another_label():
+    """One copy fits its class, one fits class 3, one is of a photo that nobody dropped."""
+    true = np.repeat(np.arange(8), 20)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((8, 16))[true] + 0.25 * rng.standard_normal((160, 16))
+    x, given = np.concatenate([x, x[[5, 65, 45]]]), np.concatenate([true, [0, 1, 2]])
+    given[65] = 1
+    decided, is_dropped = np.full(163, "", dtype="<U6"), np.zeros(163, bool)
+    decided[[5, 65]], is_dropped[[5, 65]] = "wrong", True
+    names = [f"{i}.jpg" for i in range(163)]
+    report = audit_decided(x, CarriedDecisions(given, decided, is_dropped, ""), names)
+    plain = bspml.audit(np.delete(x, [5, 65], 0), np.delete(given, [5, 65]))
+    assert report.wrong_probability[[160, 161]].tolist() == [1, 1]
+    assert plain.suggested_labels[158] == 0
+    assert report.suggested_labels[160] == plain.other_labels[158] != 0
+    assert np.isnan(report.suggestion_probability[160])
+    assert report.suggested_labels[161] == plain.suggested_labels[159] == 3
+    chance = plain.suggestion_probability[159] / plain.wrong_probability[159]
+    assert report.suggestion_probability[161] == pytest.approx(chance)
+    assert plain.suggestion_probability[159] < chance <= 1
+    assert report.suggested_labels[162] == 2
+
+
 @pytest.mark.parametrize("decided", ["all", "the right ones"])
 @pytest.mark.parametrize("each", [12, 4])
 def test_the_ends_count_what_a_person_decided(each, decided):

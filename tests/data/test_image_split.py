@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bspml.data.image_split import ImageSplit, held_out_rows
+from bspml.data.image_split import ImageSplit, channels_first, held_out_rows
 from bspml.errors import InputError, SampleIndexError
 
 
@@ -18,17 +18,12 @@ def split():
     )
 
 
-def test_float_images_have_channels_first_and_lie_in_0_to_1(split):
-    floats = split.float_images()
-    assert floats.shape == (5, 3, 2, 3)
-    assert floats.dtype == torch.float32
+def test_channels_come_first_where_a_network_takes_them(split):
+    pixels = channels_first(split.images)
+    assert pixels.shape == (5, 3, 2, 3)
+    assert pixels.dtype == torch.uint8
     for i, row, column, channel in ((0, 0, 0, 0), (4, 1, 2, 2), (2, 0, 2, 1)):
-        level = np.float32(split.images[i, row, column, channel])
-        assert floats[i, channel, row, column] == level / 255
-    bright = ImageSplit(np.full((1, 1, 1, 1), 255, np.uint8), np.zeros(1, np.int64), ("a",))
-    assert bright.float_images().item() == 1
-    floats.zero_()
-    assert split.images.any()
+        assert pixels[i, channel, row, column] == split.images[i, row, column, channel]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +36,7 @@ def test_take_keeps_the_order_asked_for(split, rows):
     assert part.labels.tolist() == [2, 0]
     assert np.array_equal(part.images, split.images[[3, 0]])
     assert part.classes == split.classes
-    assert part.superclass_labels.tolist() == [1, 0]
+    assert part.superclass_of[part.labels].tolist() == [1, 0]
 
 
 def test_take_by_flags_and_take_nothing(split):
@@ -49,7 +44,7 @@ def test_take_by_flags_and_take_nothing(split):
     assert split.take(torch.from_numpy(split.labels) == 0).labels.tolist() == [0, 0]
     for nothing in ([], np.zeros(5, bool)):
         assert len(split.take(nothing)) == 0
-        assert split.take(nothing).float_images().shape == (0, 3, 2, 3)
+        assert split.take(nothing).images.shape == (0, 2, 3, 3)
 
 
 def test_take_refuses_rows_that_are_not_there(split):
@@ -61,12 +56,6 @@ def test_take_refuses_rows_that_are_not_there(split):
         split.take([True] * 4)
     with pytest.raises(InputError, match="`rows` must be integers"):
         split.take([0.5])
-
-
-def test_a_split_without_superclasses_says_so(split):
-    plain = ImageSplit(split.images, split.labels, split.classes)
-    with pytest.raises(InputError, match="no superclasses"):
-        _ = plain.superclass_labels
 
 
 def test_the_held_out_part_has_its_share_of_each_class():

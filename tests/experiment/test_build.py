@@ -109,12 +109,37 @@ def test_a_batch_has_as_many_classes_as_asked_for_or_as_own_data_have():
     assert classes_per_batch(own, CODES) == 8
     # A class of one sample has no positive.
     assert classes_per_batch(own, torch.tensor([0, 0, 1, 1, 2])) == 2
-    with pytest.raises(ConfigError, match="the training has 1 class"):
-        classes_per_batch(config, torch.zeros(4, dtype=torch.int64))
+    for codes, there in ((torch.full((4,), 3), "1 class"), (torch.tensor([]), "0 classes")):
+        with pytest.raises(ConfigError, match=f"the training has {there} left"):
+            classes_per_batch(config, codes.long())
     for settings in (config, own):
         with pytest.raises(ConfigError, match="each of the 40 training classes has one sample"):
             classes_per_batch(settings, torch.arange(40))
-    assert make_sampler(config, CODES).classes_per_batch == 8
+    assert make_sampler(config, data()).classes_per_batch == 8
+
+
+def decided_wrong(wrong):
+    """Decisions that the labels of some samples are wrong."""
+    is_wrong = np.isin(np.arange(32), wrong)
+    return CorrectedLabels(data().labels, 1.0 * ~is_wrong, np.where(is_wrong, "wrong", ""))
+
+
+def test_a_class_whose_labels_are_all_decided_to_be_wrong_fills_no_batch():
+    here = data(decided=decided_wrong(np.flatnonzero(CODES == 3)))
+    own = {"data": {"name": "features", "root": "F"}, "network": {"name": "mlp"}}
+    sampler = make_sampler(config_from_mapping(own), here)
+    assert sampler.classes_per_batch == 7
+    curriculum = built("contrastive", here)[1]
+    sampler.set_rows(curriculum.training_mask())
+    assert {int(CODES[row]) for batch in sampler for row in batch} == {0, 1, 2, 4, 5, 6, 7}
+
+
+@pytest.mark.parametrize("name", ["contrastive", "arcface", "superloss:contrastive", "prism"])
+def test_whatever_trains_leaves_out_what_is_decided_to_be_wrong(name):
+    assert built(name)[1] is None
+    assert built(name, data(decided=decided_wrong([])))[1] is None
+    mask = built(name, data(decided=decided_wrong([4, 9])))[1].training_mask()
+    assert np.flatnonzero(~mask.numpy()).tolist() == [4, 9]
 
 
 def test_the_classes_that_there_are_must_divide_into_micro_batches():
@@ -124,7 +149,7 @@ def test_the_classes_that_there_are_must_divide_into_micro_batches():
 
     def sampler(parts, **sections):
         training = {"micro_batches": parts}
-        return make_sampler(config_from_mapping({"training": training, **sections}), CODES)
+        return make_sampler(config_from_mapping({"training": training, **sections}), data())
 
     assert sampler(4, **own).classes_per_batch == 8
     for parts, sections in ((8, own), (3, own), (3, {"sampler": {"classes_per_batch": 8}})):

@@ -162,7 +162,7 @@ class PRISM(_Ours):
     says = "drop the labels that their class centre believes least"
     unweighable = _DROPS
 
-    noise_rate: Fraction | None = key(None, "share to drop; null: the known rate")
+    noise_rate: Fraction | None = key(None, "share to drop; null: the known rate of what trains")
     memory_size: Count | None = key(None, "rows remembered; null: as many as samples")
     window: Count = key(30, "batches whose thresholds are averaged")
     score: Score = key("mean", "mean similarity to a class; vmf: and how tight the class is")
@@ -177,6 +177,9 @@ class PRISM(_Ours):
                 "hyper={'noise_rate': 0.3} for 30 % wrong labels; in a configuration it is "
                 "`hyperparameters.prism.noise_rate`."
             )
+        if self.noise_rate is None and weights is not None:  # decided wrong ones do not train
+            gone = float((weights.weights == 0).double().mean())
+            rate = max((rate - gone) / (1 - gone), 0.0) if gone < 1 else rate
         rate = check_noise_rate(rate)
         size = self.memory_size or (_DEFAULT_MEMORY if weights is None else len(weights))
         sizes = (context.num_classes, context.embedding_size)

@@ -48,8 +48,9 @@ class PublishedUpdate:
             self.schedule = AgeSchedule(settings.age, settings.age_growth, limit)
         self.search = StatisticsSearch(settings.search, settings.statistics_error)
 
-    def training_mask(self) -> None:
-        """Return None: every row takes part."""
+    def training_mask(self) -> Tensor | None:
+        """Return (N,) bool, the rows that take part; None for all."""
+        return None if (there := self._there()).all() else there
 
     def allowed_mask(self) -> None:
         """Return None: every row may be visited."""

@@ -29,7 +29,6 @@ def test_images_and_labels_fit_a_classifier_and_a_regression_head():
     assert train.images.shape == (1198, 8, 8, 1)
     assert train.images.dtype == np.uint8
     assert train.images.max() == 255
-    assert train.float_images().shape == (1198, 1, 8, 8)
     assert train.classes == tuple("0123456789")
     assert train.labels.dtype == np.int64
     # The class number is the digit, so it serves as target as it is.

@@ -1,5 +1,6 @@
 """Multi-similarity against pytorch-metric-learning, and what each weighted form is made of."""
 
+import numpy as np
 import pytest
 import torch
 from pytorch_metric_learning import losses as pml_losses
@@ -143,6 +144,18 @@ def test_neighbour_vote_is_multi_similarity_of_what_it_keeps():
         torch.testing.assert_close(value, plain(emb[keep], LABELS[keep]), **EXACT)
     assert 0 < keep.sum() < ROWS
     assert parts.loss.sample_filter.k == 3
+
+
+@pytest.mark.parametrize(
+    ("known", "told", "rate"), [(0.6, None, 0.2), (0.4, None, 0.0), (0.6, 0.3, 0.3)]
+)
+def test_prism_s_known_rate_is_of_the_labels_that_train(known, told, rate):
+    """6 of 10 are wrong, 5 of them decided to be: of the 5 that train one is."""
+    weights = SampleWeights(np.arange(10) % CLASSES)
+    weights.fix(range(5), torch.zeros(5))
+    context = MethodContext(CLASSES, WIDTH, weights, known, hyper={"noise_rate": told})
+    kept = methods.build("prism", context).loss.sample_filter
+    assert kept.noise_rate == pytest.approx(rate)
 
 
 def test_prism_takes_the_rate_it_is_told_and_refuses_to_guess():
