@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -211,10 +210,9 @@ class RetrievalRun(MethodRun):
         trust = methods.sample_confidences(self.parts)
         if trust is None:
             return None
-        trust, decided = _on_cpu(trust), self.data.decided
-        if decided is not None:  # stands in the table, whatever the loss made of it
-            rows = np.flatnonzero(decided.fixed)
-            trust[rows] = torch.as_tensor(decided.weights[rows], dtype=trust.dtype)
+        # What is decided stands in the table, whatever the loss made of it.
+        words = _on_cpu(self.weights.weights)
+        trust = torch.where(self.weights.fixed.cpu(), words, _on_cpu(trust))
         return LabelQuality(trust, self.kept_network(), sigma=methods.sigma(self.parts))
 
     def position(self) -> str:

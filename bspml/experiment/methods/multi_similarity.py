@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from torch import nn
+
 from bspml.errors import InputError
 from bspml.experiment.config.schema import LossSettings, PaperLoss
 from bspml.experiment.methods.parts import Method, MethodContext, MethodParts, table_of
@@ -61,6 +63,15 @@ def _weighted(
     return MethodParts(
         settings.name, loss, curriculum_kind=curriculum_kind, needs_sample_index=True, **more
     )
+
+
+def _filtered(
+    settings: _Ours, keep: nn.Module, weights: SampleWeights | None, note: str
+) -> MethodParts:
+    """The plain loss of the samples that a filter keeps."""
+    loss = FilteredLoss(multi_similarity_loss(settings, None), keep, weights=weights)
+    named = weights is not None
+    return MethodParts(settings.name, loss, needs_sample_index=named, notes=(note,))
 
 
 class _Ours(Method, LossSettings):
@@ -188,12 +199,7 @@ class PRISM(_Ours):
             f"prism: drops by the noise rate it is given, {rate:g}; filters multi-similarity, "
             "without the loss on memory rows that [Liu 2021] trains beside"
         )
-        return MethodParts(
-            self.name,
-            FilteredLoss(multi_similarity_loss(self, None), keep, weights=weights),
-            needs_sample_index=weights is not None,
-            notes=(note,),
-        )
+        return _filtered(self, keep, weights, note)
 
 
 class NeighbourVoteMethod(_Ours):
@@ -214,12 +220,7 @@ class NeighbourVoteMethod(_Ours):
             f"neighbour-vote: the label of most of {self.k} neighbours decides, which is our "
             "reading of [Galanakis 2024]'s abstract"
         )
-        return MethodParts(
-            self.name,
-            FilteredLoss(multi_similarity_loss(self, None), keep, weights=weights),
-            needs_sample_index=True,
-            notes=(note,),
-        )
+        return _filtered(self, keep, weights, note)
 
 
 class CleanOnly(_Ours):
