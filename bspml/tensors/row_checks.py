@@ -41,7 +41,8 @@ def check_sample_index(
     )
     # An empty list reads as floats.
     if index.numel() and (index.is_floating_point() or index.dtype == torch.bool):
-        raise InputError(f"`{name}` must be integers; got {index.dtype}. Cast with `.long()`.")
+        remedy = ".nonzero()[:, 0]" if index.dtype == torch.bool else ".long()"
+        raise InputError(f"`{name}` must be integers; got {index.dtype}. Take its `{remedy}`.")
     index = index.long()
     if index.ndim != 1:
         raise InputError(

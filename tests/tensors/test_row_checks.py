@@ -21,7 +21,12 @@ def test_indices_of_the_data_set_come_back_as_they_are():
 @pytest.mark.parametrize(
     ("index", "error", "message"),
     [
-        ([0.5], InputError, r"`i` must be integers; got torch.float64\. Cast"),
+        ([0.5], InputError, r"`i` must be integers; got torch.float64\. Take its `\.long\(\)`"),
+        (
+            [True],
+            InputError,
+            r"`i` must be integers; got torch.bool\. Take its `\.nonzero\(\)\[:, 0\]`",
+        ),
         ([[0]], InputError, r"`i` must be \(B,\), one data-set index per row; got \(1, 1\)"),
         ([0, 1], InputError, r"`i` must be \(B,\) = \(1,\) like the embeddings; got \(2,\)"),
         ([4], SampleIndexError, r"`i` must lie in \[0, 4\); got 4\. Are these"),

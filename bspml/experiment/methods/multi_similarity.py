@@ -70,8 +70,7 @@ def _filtered(
 ) -> MethodParts:
     """The plain loss of the samples that a filter keeps."""
     loss = FilteredLoss(multi_similarity_loss(settings, None), keep, weights=weights)
-    named = weights is not None
-    return MethodParts(settings.name, loss, needs_sample_index=named, notes=(note,))
+    return MethodParts(settings.name, loss, needs_sample_index=weights is not None, notes=(note,))
 
 
 class _Ours(Method, LossSettings):
