@@ -19,8 +19,10 @@ from bspml.errors import InputError
 from bspml.files.arrays import text_objects
 from bspml.files.cells import plain_labels
 from bspml.statistics.copies.copy_groups import copy_groups
+from bspml.statistics.copies.distinct import Distinct
 from bspml.statistics.label_shares import wrong_share_of_kept
 from bspml.statistics.noise_rate import all_in_one_place
+from bspml.tensors.checks import some_of
 from bspml.tensors.copies import first_equal
 from bspml.tensors.unit_rows import grid_unit_rows
 from bspml.words import counted, error_sentence
@@ -81,7 +83,8 @@ def audit_decided(
     is_right = (carried.decided != "") & ~carried.is_dropped
     copies = _copies_of_dropped(embeddings, carried)
     _tell_copies_of_dropped(columns, copies)
-    told, is_wrong = _tell_copies(columns, copy_groups(pairs, len(labels)), is_right)
+    group = copy_groups(pairs, len(labels))
+    told, is_wrong = _tell_copies(columns, group, is_right)
     least = (is_wrong | (copies & ~told)).sum() / len(kept)
     most = 1 - (is_right | (told & ~is_wrong)).sum() / len(kept)
     places = np.zeros((len(labels), 2), np.float32)  # what was dropped lies in the middle
@@ -105,7 +108,7 @@ def audit_decided(
         **columns,
         **shares,
         sentence=sentence if sure else report.sentence,
-        notes=(carried.sentence, *report.notes),
+        notes=(carried.sentence, *_contradictions(group, labels, is_right), *report.notes),
         duplicates=pairs,
         groups=report.groups.assign(rows=[_placed(rows, kept) for rows in report.groups["rows"]]),
         embedding_map=places,
@@ -125,6 +128,20 @@ def _copies_of_dropped(embeddings: Any, carried: CarriedDecisions) -> np.ndarray
     first = np.where((rows != 0).any(1).cpu().numpy(), first_equal(rows), -1)
     key = first * n + np.unique(carried.labels, return_inverse=True)[1]
     return np.isin(key, key[carried.is_dropped & (first >= 0)]) & (carried.decided == "")
+
+
+def _contradictions(group: np.ndarray, labels: np.ndarray, is_right: np.ndarray) -> tuple[str, ...]:
+    """Say where labels of one picture were all decided to be right."""
+    rights, codes = np.flatnonzero(is_right), np.unique(labels, return_inverse=True)[1]
+    if len(rights) == 0:
+        return ()
+    once = Distinct.of_groups(group[rights], codes[rights])
+    rows = rights[once.num_labels[once.place] > 1]
+    sentence = (
+        f"Rows {some_of(rows)} were decided to be right and are copies of others with other labels "
+        "that were, too. One of a picture's is right at most: decide anew; no rate counts others."
+    )
+    return (sentence,) if len(rows) else ()
 
 
 def _tell_copies_of_dropped(columns: dict[str, Any], copies: np.ndarray) -> None:

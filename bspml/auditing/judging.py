@@ -49,6 +49,7 @@ from bspml.tensors.checks import (
     some_of,
 )
 from bspml.tensors.copies import content_order
+from bspml.tensors.precision import full_precision
 from bspml.tensors.row_index import check_same_rows
 from bspml.tensors.unit_rows import rows_to_judge
 from bspml.weights.problem import by_first_appearance
@@ -60,6 +61,7 @@ NEIGHBOURS_FROM = 200_000  # below, an exact audit takes no longer than an appro
 _SEARCHED = 2048  # samples of a class among which an approximate audit seeks neighbours
 
 
+@full_precision()
 def audit(
     embeddings: Any,
     labels: Any,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -47,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments; None: those of this process.
     """
     try:  # first of all: an interrupt may come at any time
+        if argv is None:  # figures go to files; matplotlib refuses a notebook's where it is not
+            os.environ.pop("MPLBACKEND", None)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 # Names of files need not be text, nor the terminal UTF-8: what cannot be shown is

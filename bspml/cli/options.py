@@ -145,44 +145,33 @@ class AuditOptions:
     copy_to: Annotated[
         str | None,
         typer.Option(
-            metavar="NEW",
-            help="With decisions: copy the photos to a new folder, NEW/LABEL/NAME, less those "
-            "dropped.",
+            metavar="NEW", help="With decisions: copy photos to NEW/LABEL/NAME, less those dropped."
         ),
     ] = None
     decisions: Annotated[
         str | None,
         typer.Option(
             metavar="EARLIER.csv",
-            help="Earlier decisions, or labels-corrected.csv: used, by name, and not asked again.",
+            help="Earlier decisions or labels-corrected.csv; not asked again.",
         ),
     ] = None
     export: Annotated[
         str | None,
         typer.Option(
-            metavar="TOOL",
-            help="Write the suspects for label-studio, cvat or fiftyone, to FOLDER/to-TOOL.",
+            metavar="TOOL", help="Suspects for label-studio, cvat or fiftyone, to FOLDER/to-TOOL."
         ),
     ] = None
     flag: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            help="Flag the N most suspect labels, not those more likely wrong than right.",
-        ),
+        typer.Option(metavar="N", help="Flag the N most suspect labels, whatever their chances."),
     ] = None
     flag_precision: Annotated[
         float | None,
-        typer.Option(
-            metavar="P", help="Flag as many as are wrong with this mean probability, such as 0.8."
-        ),
+        typer.Option(metavar="P", help="Flag as many as are wrong with this mean probability."),
     ] = None
     fail_above: Annotated[
         float | None,
-        typer.Option(
-            metavar="RATE",
-            help="Exit with 3 if the best estimate is above this, with 2 if nothing can be judged.",
-        ),
+        typer.Option(metavar="RATE", help="Exit with 3 above this estimate, with 2 without any."),
     ] = None
     images: Annotated[
         str | None,
@@ -198,10 +187,7 @@ class AuditOptions:
     ] = None
     search: Annotated[
         str | None,
-        typer.Option(
-            help="exact; neighbours, nearly linear in time and approximate; or auto, exact below "
-            "200,000 samples."
-        ),
+        typer.Option(help="exact; neighbours, approximate; or auto, exact below 200,000 samples."),
     ] = None
     backbone: Annotated[
         str | None,

@@ -185,6 +185,23 @@ def test_an_exact_copy_of_what_was_dropped_is_wrong_under_its_label_too(collapse
     assert report.total_rate == pytest.approx(max(plain.total_rate - sure / 161, 0), abs=1e-9)
 
 
+@pytest.mark.parametrize(("right", "named"), [((5, 65, 160, 161), "5, 160"), ((5, 65), None)])
+def test_labels_of_one_picture_that_were_all_decided_to_be_right_are_named(right, named):
+    """5 and its copy 160 are of two classes; 65 and its copy 161 of one."""
+    true = np.repeat(np.arange(8), 20)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((8, 16))[true] + 0.25 * rng.standard_normal((160, 16))
+    x, given = np.concatenate([x, x[[5, 65]]]), np.concatenate([true, [1, 3]])
+    decided = np.full(162, "", dtype="<U6")
+    decided[list(right)] = "right"
+    carried = CarriedDecisions(given, decided, np.zeros(162, bool), "")
+    report = audit_decided(x, carried, [f"{i}.jpg" for i in range(162)])
+    told = [note for note in report.notes if "One of a picture's is right at most" in note]
+    assert len(told) == (named is not None)
+    if named is not None:
+        assert told[0].startswith(f"Rows {named} were decided to be right and are copies")
+
+
 def test_what_is_suggested_for_a_copy_of_what_was_dropped_is_another_label():
     """One copy fits its class, one fits class 3, one is of a photo that nobody dropped."""
     true = np.repeat(np.arange(8), 20)

@@ -498,3 +498,15 @@ def test_zero_columns_rotations_and_a_common_scale_change_no_number(small_case, 
 def test_no_samples_at_all_are_refused_in_words():
     with pytest.raises(InputError, match="at least two classes"):
         bspml.audit(np.zeros((0, 3), "f4"), [])
+
+
+def test_an_audit_under_autocast_is_the_same():
+    x, codes = clouds(spread=1.0)
+    labels = noisy(codes, 0.2)
+    plain = bspml.audit(x, labels)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = bspml.audit(x, labels)
+        assert torch.is_autocast_enabled("cpu")
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(found, name), getattr(plain, name))
+    assert found.sentence == plain.sentence

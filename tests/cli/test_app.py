@@ -38,6 +38,23 @@ def test_python_m_bspml_is_the_same_command():
     assert done.stderr.count("\n") == 1
 
 
+def test_the_figures_of_a_notebook_are_not_asked_for(tmp_path):
+    """`!bspml` hands the notebook's MPLBACKEND over, which matplotlib need not know here."""
+    rng = np.random.default_rng(0)
+    x = np.repeat(np.eye(3), 8, 0) + 0.1 * rng.standard_normal((24, 3))
+    np.savez(tmp_path / "x.npz", embeddings=x, labels=np.repeat(list("abc"), 8))
+    done = subprocess.run(
+        [sys.executable, "-m", "bspml", "audit", "x.npz", "-q"],
+        env={**os.environ, "MPLBACKEND": "of_a_notebook"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "x-audit" / "report.html").is_file()
+
+
 _WRITING = (["noise", "y.csv"], ["embed", "run"], ["train"])
 
 

@@ -1,8 +1,8 @@
 """From a YAML file and key=value overrides to a `Config`, and back to YAML.
 
-Read as YAML 1.2: `5e-6` is a number; `yes`, `1_0` and dates are text, and so is `007`, as in files
-of labels.  The file's tree and the overrides are merged first and validated once, so an override
-may supply what the file lacks.
+Read as YAML 1.2: `5e-6` is a number; `yes`, `1_0` and dates are text.  So are `007`, `0x10` and
+`+1`, as in files of labels.  The file's tree and the overrides are merged first and validated once,
+so an override may supply what the file lacks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COMMAND_LINE = "command line"
 METRIC_LEARNING = "metric-learning"  # the task of a file that names none
 _MOST = 100_000  # values in a config
 _MAX_BYTES = 1 << 20  # a config of more than 1 MiB is some other file
-_NO_NUMBER = re.compile(r".*_.*|[-+]?0[0-9b].*")  # to YAML 1.2, or as a label: 1_0, 0b1, 007
+_NO_NUMBER = re.compile(r".*_.*|[-+]?0([0-9b].*|[ox].+)|[+][0-9]+|-0")  # 1_0, 007, 0x1, +1
 _NEXT_LINE = "\x85"  # a character like others to YAML 1.2, the end of a line to its reader
 
 Experiment = TypeVar("Experiment", bound=BaseModel)

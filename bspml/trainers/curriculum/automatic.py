@@ -344,11 +344,10 @@ class AutomaticUpdate:
         return self.rates.held
 
     def _remember(self, p_values: Tensor, testable: Tensor) -> None:
-        if self.p_values is None:
-            self.p_values = torch.full((len(self.weights),), float("nan"), dtype=torch.float64)
+        before = torch.full_like(p_values, math.nan) if self.p_values is None else self.p_values
         # Of the given labels: what a repaired one fits says nothing of the one it replaced.
         given = testable & ~self.weights.repaired.cpu()
-        self.p_values[given] = p_values[given]
+        self.p_values = torch.where(given, p_values, before)
 
     def scores(self) -> Tensor | None:
         """Return (N,) p-values, NaN where no honest judgement exists yet; None before the first."""
@@ -363,7 +362,7 @@ class AutomaticUpdate:
             "in_half_a": self.in_half_a,
             "group": self.group,
             **self.rates.state_dict(),
-            "p_values": None if self.p_values is None else self.p_values.clone(),
+            "p_values": self.p_values,
             "pace": self.pace.state_dict(),
             "second": self.second.state_dict(),
         }
@@ -391,8 +390,7 @@ class AutomaticUpdate:
             )
         self.phase, self.rounds_in_phase = state["phase"], rounds
         self.rows_were_read, self.in_half_a = state["rows_were_read"], state["in_half_a"]
-        self.rates, self.group = rates, group
-        self.p_values = None if p_values is None else p_values.clone()  # which is written into
+        self.rates, self.group, self.p_values = rates, group, p_values
         self.pace.load_state_dict(state.get("pace", {"waited": 0, "resting": 0}))
         if (second := state.get("second", state.get("repair"))) is not None:  # its name before
             self.second.load_state_dict(second)

@@ -98,18 +98,13 @@ class HeldRates:
     def fields(self) -> dict[str, Any]:
         """Return the fields of a `CurriculumRecord` about them: rates of all labels."""
 
-        def of_all(rate: float | None) -> float | None:
-            return None if rate is None else rate * (1 - self.apart) + self.apart_wrong
+        def of_all(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(map(of_all, value))
+            return None if value is None else value * (1 - self.apart) + self.apart_wrong
 
-        def ends(interval: Interval) -> Any:
-            return None if interval is None else tuple(map(of_all, interval))
-
-        return {
-            "noise_rate": of_all(self.noise_rate),
-            "noise_interval": ends(self.noise_interval),
-            "total_rate": of_all(self.total_rate),
-            "total_interval": ends(self.total_interval),
-        }
+        names = "noise_rate", "noise_interval", "total_rate", "total_interval"
+        return {name: of_all(getattr(self, name)) for name in names}
 
     def state_dict(self) -> dict[str, Any]:
         """Return them as plain values."""

@@ -182,11 +182,11 @@ class SelfPacedCurriculum(OldNames):
         Whatever they weigh: a superset of `training_mask`, for when those are of too few classes
         to fill a batch.
         """
-        return self._update.allowed_mask()
+        return None if (mask := self._update.allowed_mask()) is None else mask.clone()
 
     def scores(self) -> Float[Tensor, " N"] | None:
         """Return (N,) label p-values of the automatic curriculum (large: suspicious), or None."""
-        return self._update.scores()
+        return None if (scores := self._update.scores()) is None else scores.clone()
 
     def update(self, embeddings: Float[Tensor, "N D"] | ArrayLike | None) -> CurriculumRecord:
         """Compute statistics, solve for the weights, write them, and say what happened.

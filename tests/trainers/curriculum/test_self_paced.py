@@ -11,6 +11,7 @@ import torch
 import bspml
 from bspml.errors import CheckpointError, InputError
 from bspml.trainers.settings import AutoSettings, PaperSettings
+from helpers.draws import around_centres
 
 
 def clusters(classes=6, per_class=8, flips=8, seed=0, spread=0.15):
@@ -197,3 +198,62 @@ def test_a_value_that_nothing_reads_is_told_of(options, remedied, said):
         warnings.simplefilter("error")
         bspml.SelfPacedCurriculum(weights, **options | remedied)
         bspml.SelfPacedCurriculum(weights, reset=True, warmup_rounds=2)
+
+
+@pytest.mark.parametrize("options", [{}, {"warmup": "cross-fit"}, {"repair": "confident"}], ids=str)
+def test_rounds_may_come_with_and_without_inference_mode(options):
+    true = torch.arange(10).repeat_interleave(12)
+    x = around_centres(true, 12, spread=0.5, seed=0)
+    given = bspml.noise.symmetric(true, 0.2, seed=0).labels
+
+    def weighed(modes):
+        curriculum = bspml.SelfPacedCurriculum(bspml.SampleWeights(given), **options)
+        for mode in modes:
+            curriculum.training_mask()
+            with mode():
+                curriculum.update(x * 1)
+        return curriculum.weights.weights, curriculum.scores()
+
+    plain, modes = [torch.no_grad] * 5, [torch.inference_mode, torch.no_grad] * 2
+    for found, expected in zip(weighed([*modes, torch.no_grad]), weighed(plain), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"rule": "quadratic"}, {"search": "neighbours"}, {"warmup": "cross-fit"}],
+    ids=str,
+)
+def test_a_round_under_autocast_is_the_same(options):
+    true = torch.arange(10).repeat_interleave(12)
+    x = around_centres(true, 12, spread=0.5, seed=0)
+    given = bspml.noise.symmetric(true, 0.2, seed=0).labels
+
+    def weighed(half):
+        curriculum = bspml.SelfPacedCurriculum(bspml.SampleWeights(given), **options)
+        for _ in range(2):
+            curriculum.training_mask()
+            with torch.autocast("cpu", torch.bfloat16, enabled=half):
+                curriculum.update(x)
+        return curriculum.weights.weights
+
+    assert torch.equal(weighed(half=True), weighed(half=False))
+
+
+def test_what_is_handed_out_is_the_caller_s():
+    true = torch.arange(10).repeat_interleave(12)
+    x = around_centres(true, 12, spread=0.5, seed=0)
+    given = bspml.noise.symmetric(true, 0.2, seed=0).labels
+    curriculum = bspml.SelfPacedCurriculum(bspml.SampleWeights(given))
+    curriculum.update(x)
+    first, state = curriculum.scores(), curriculum.state_dict()["update"]["p_values"].clone()
+    kept = first.clone()
+    curriculum.update(x[:, :6])
+    assert torch.equal(first, kept)  # not those of the second round
+    assert not torch.equal(curriculum.scores(), kept)
+    curriculum.scores().zero_()
+    assert float(curriculum.scores().sum()) > 0
+    assert torch.equal(state, kept)
+    halves = bspml.SelfPacedCurriculum(bspml.SampleWeights(given), warmup="cross-fit")
+    halves.allowed_mask().fill_(True)
+    assert int(halves.allowed_mask().sum()) == 60
