@@ -325,7 +325,7 @@ class AuditReport(Findings):
             "expected_wrong_among_them": self.select().wrong,
             "others_to_look_at": int((self.suspects & ~self.flagged).sum()),
             "suspects": int(self.suspects.sum()),
-            "fit_no_class": int(self.fits_nothing.sum()),
+            "fit_no_class": int((self.fits_nothing & ~self.is_decided).sum()),
             "fit_their_label": int(((self.q_values < KEPT_Q) & ~looked_at).sum()),
             "exact_duplicates": int((pairs["kind"] == "exact").sum()),
             "near_duplicates": int((pairs["kind"] == "near").sum()),

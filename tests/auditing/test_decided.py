@@ -202,6 +202,21 @@ def test_labels_of_one_picture_that_were_all_decided_to_be_right_are_named(right
         assert told[0].startswith(f"Rows {named} were decided to be right and are copies")
 
 
+def test_a_stranger_that_a_person_kept_is_no_sample_that_fits_no_class():
+    true = np.repeat(np.arange(8), 20)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((8, 16))[true] + 0.25 * rng.standard_normal((160, 16))
+    x[[5, 65]] = 3 * rng.standard_normal((2, 16))
+    names = [f"{i}.jpg" for i in range(160)]
+    assert bspml.audit(x, true).summary()["fit_no_class"] == 2
+    decided = np.full(160, "", dtype="<U6")
+    decided[5] = "right"
+    carried = CarriedDecisions(true, decided, np.zeros(160, bool), "")
+    report = audit_decided(x, carried, names)
+    assert np.flatnonzero(report.fits_nothing).tolist() == [5, 65]
+    assert report.summary()["fit_no_class"] == 1
+
+
 def test_what_is_suggested_for_a_copy_of_what_was_dropped_is_another_label():
     """One copy fits its class, one fits class 3, one is of a photo that nobody dropped."""
     true = np.repeat(np.arange(8), 20)
