@@ -10,6 +10,7 @@ from bspml.errors import InputError
 from bspml.evaluation.detection import NoiseDetection, detected
 from bspml.shapes import Bool, Float, Tensor
 from bspml.tensors.checks import as_numbers
+from bspml.weights.state import SampleWeights
 
 
 class Truth:
@@ -17,6 +18,7 @@ class Truth:
 
     Outliers are wrong without a right answer.  They count neither as wrong nor as right labels:
     they are left out of the detection, and told from the right labels in figures of their own.
+    Labels that a person decided on count nowhere: nobody else found them.
     """
 
     def __init__(self, is_noisy: Any, is_outlier: Any, n: int) -> None:
@@ -24,17 +26,15 @@ class Truth:
         outliers = torch.zeros(n, dtype=torch.bool)
         self.is_outlier = outliers if is_outlier is None else _mask(is_outlier, "is_outlier", n)
 
-    def figures(
-        self, weights: Float[Tensor, " N"], scores: Float[Tensor, " N"] | None
-    ) -> dict[str, Any]:
+    def figures(self, table: SampleWeights, scores: Float[Tensor, " N"] | None) -> dict[str, Any]:
         """Return the fields of a `CurriculumRecord` that need the truth.
 
         Args:
-            weights: (N,) in [0, 1].
+            table: of the weights of N labels, and of what was decided.
             scores: (N,) p-values behind them, large where suspicious, NaN where unknown; or None.
         """
-        nothing = torch.zeros_like(self.is_noisy)
-        wrong = self._wrong(weights, nothing)
+        weights, decided = table.of_given_labels.detach().cpu(), table.fixed.cpu()
+        wrong = self._wrong(weights, decided)
         fields: dict[str, Any] = {
             "detection_auroc": wrong.auroc,
             "detection_precision": wrong.precision,
@@ -42,13 +42,13 @@ class Truth:
             "false_alarm_rate": wrong.false_alarm_rate,
         }
         # The p-values, where there are any, order the samples better than weights of 0 and 1.
-        ranks, unknown = weights, nothing
+        ranks, unknown = weights, decided
         if scores is not None and not scores.isnan().all():
-            ranks, unknown = 1 - scores.nan_to_num(), scores.isnan()
+            ranks, unknown = 1 - scores.nan_to_num(), scores.isnan() | decided
             fields["score_auroc"] = self._wrong(ranks, unknown).auroc
         if self.is_outlier.any():
             fields["outlier_auroc"] = self._outliers(ranks, unknown).auroc
-            fields["outlier_recall"] = self._outliers(weights, nothing).recall
+            fields["outlier_recall"] = self._outliers(weights, decided).recall
         return fields
 
     def _wrong(self, ranks: Tensor, unknown: Tensor) -> NoiseDetection:
