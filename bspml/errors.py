@@ -111,9 +111,12 @@ def import_optional(module: str, otherwise: str) -> Any:
         MissingDependencyError: it is not installed.
     """
     try:
-        return importlib.import_module(module)
+        found = importlib.import_module(module)
+        if getattr(found.__spec__, "origin", "") is None:  # some folder that is called so
+            raise ImportError(name=module)
     except ImportError as err:
         raise MissingDependencyError(otherwise) from err
+    return found
 
 
 class LostRankError(BspmlError, RuntimeError):

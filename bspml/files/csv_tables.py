@@ -99,7 +99,8 @@ def _order(table: Rows) -> np.ndarray:
     again = next((i for i in heads if column_names(rows[i - 2]) == names), None)
     if again is not None:
         raise DataError(
-            f"row {again} says the names of the columns again: were two files joined? Take it out."
+            f"row {again} says the names of the columns again: were two files joined? Take it out. "
+            "If the first row names nothing, put one above it that does, such as `label`."
         )
     column = find_column(names, (INDEX,))
     return row_order(None if column is None else [row[column] for row in rows], len(rows))

@@ -199,11 +199,6 @@ class WeightProblem:
         first_order = self._first_order_at(self.check_feasible(weights, "weights"))
         return first_order.residual if scaled else first_order.stationarity()
 
-    def is_feasible(self, weights: Any) -> bool:
-        """Return whether every weight lies in [0, 1], without any slack."""
-        w = self._check_weights(weights)
-        return bool(w.min() >= 0 and w.max() <= 1)
-
     def class_means(self, weights: Any) -> Float[Tensor, " C"]:
         """Return m_c, the mean weight of each class; their mean is MAW, [Zhang 2023] eq. (14).
 

@@ -1,4 +1,4 @@
-"""Whether two nested states are equal, and gradients to compare."""
+"""Whether nested states are equal and weights feasible, and gradients to compare."""
 
 import numpy as np
 import torch
@@ -17,6 +17,11 @@ def same(a, b):
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(same, a, b))
     return a == b
+
+
+def feasible(weights):
+    """Whether each lies in [0, 1], without any slack, and none is NaN."""
+    return all(0 <= float(weight) <= 1 for weight in weights)
 
 
 def gradient(loss, inputs, labels):

@@ -1,17 +1,19 @@
 """Observers: what each tracker has after a round, read back as its users would."""
 
 import contextlib
+import importlib
 import json
 import math
 import os
 import struct
+import sys
 
 import numpy as np
 import pytest
 import torch
 
 import bspml
-from bspml.errors import InputError, MissingDependencyError, RunError
+from bspml.errors import InputError, MissingDependencyError, RunError, import_optional
 from bspml.observers import JSONLines, RoundWriter, Several, TensorBoard
 from bspml.observers.scalars import scalars_of
 from bspml.trainers import CurriculumRecord, RoundRecord
@@ -366,3 +368,16 @@ def test_weights_that_are_none_are_refused_by_every_tracker(tmp_path, weights):
         with pytest.raises(InputError, match=r"`weights` must be in \[0, 1\]; rows"):
             observer.write(1, {}, np.array(weights))
     assert not (tmp_path / "rounds.jsonl").exists()
+
+
+def test_a_folder_called_like_a_tracker_is_not_taken_for_it(tmp_path, monkeypatch):
+    """W&B leaves a folder `wandb` behind, which imports as a package without anything in it."""
+    (tmp_path / "some_tracker").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(MissingDependencyError, match="pip install some-tracker"):
+        import_optional("some_tracker", "pip install some-tracker")
+    (tmp_path / "some_tracker" / "__init__.py").write_text("here = True")
+    sys.modules.pop("some_tracker", None)
+    importlib.invalidate_caches()
+    assert import_optional("some_tracker", "").here
+    sys.modules.pop("some_tracker")

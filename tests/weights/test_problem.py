@@ -161,11 +161,9 @@ def test_derivatives_are_measured_in_the_largest_statistic_or_age():
     assert WeightProblem([0, 0], [0, 0], [0, 1], age=0, balance=0).unit == 1
 
 
-def test_class_means_and_feasibility():
+def test_class_means():
     problem = WeightProblem([1, 1, 1, 1], [0, 0, 0, 0], [0, 0, 1, 1], age=1)
     assert problem.class_means([1, 1, 0, 0]).tolist() == [1, 0]
-    assert problem.is_feasible([1, 1, 0, 0])
-    assert not problem.is_feasible([1, 1, 0, 1 + 1e-12])
 
 
 def make(**changes):
@@ -228,7 +226,6 @@ def test_weights_under_another_index_than_the_labels_are_refused(place):
         problem.gradient,
         problem.stationarity,
         problem.class_means,
-        problem.is_feasible,
         lambda w: solve_weights(problem, start=w),
     ):
         with pytest.raises(InputError, match="indices differ"):

@@ -10,6 +10,7 @@ from bspml.weights.coordinate import Descent
 from bspml.weights.first_order import class_sums
 from bspml.weights.problem import WeightProblem
 from bspml.weights.whole_class import keep_share
+from helpers.comparisons import feasible
 
 
 def draw(seed, n=24, classes=4, balance=1.0):
@@ -70,7 +71,7 @@ def test_choosing_never_raises_the_objective_and_keeps_the_sums(n, classes, bala
         values.append(descent.measure().first_order.objective())
         assert values[-1] <= values[-2] + 1e-12 * (1 + balance)
     assert shift > 0 or values[-1] < values[0]
-    assert problem.is_feasible(descent.w)
+    assert feasible(descent.w)
 
 
 def test_a_class_that_changes_is_woken():
@@ -99,7 +100,7 @@ def test_a_choice_that_no_downhill_move_reaches_is_found():
 def test_keeping_a_share_gives_every_class_that_mean_by_its_best_samples(share):
     problem = draw(3, 120, 9)
     w = keep_share(problem.class_sorted, share)
-    assert problem.is_feasible(w)
+    assert feasible(w)
     in_order = problem.class_sorted.scatter(w)
     np.testing.assert_allclose(problem.class_means(in_order), share, atol=1e-12)
     for c in range(9):
