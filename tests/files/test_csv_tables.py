@@ -63,7 +63,7 @@ def test_files_joined_end_to_end_are_told_of(tmp_path):
     for read in (read_labels, read_beside, lambda path: read_texts(path, ("name",))):
         with pytest.raises(
             DataError,
-            match=r"row 4 says the names of the columns again.*If the first row names nothing, put",
+            match=r"row 4 says the names of the columns again.*names nothing, put",
         ):
             read(path)
     assert read_labels(lines(path, *table, "name,c")).tolist() == ["a", "b", "c"]
