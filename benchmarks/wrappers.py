@@ -1,4 +1,4 @@
-"""Recall@1 on glyphs, paired over seeds: four plain losses, and each with its wrapper.
+"""Recall@1 and MAP@R on glyphs, paired over seeds: four plain losses, and each with its wrapper.
 
     python benchmarks/wrappers.py --root CACHE --seeds 5 --rates 0.3 0.5 --out runs/wrappers
     python benchmarks/wrappers.py --root CACHE --seeds 3 --rates 0.3 0.5 --out runs/wrappers \
@@ -36,6 +36,7 @@ from bspml.losses.reducers import GradientRescaling, SuperLoss
 from bspml.networks import build_network, embed
 from bspml.weights.state import SampleWeights
 
+MEASURES = (("recall", "Recall@1 in %", 1), ("map_at_r", "MAP@R", 3))
 EMBEDDING, LR, PROXY_LR = 128, 1e-3, 1e-2
 Settings = dict[str, Any]
 
@@ -128,6 +129,7 @@ def train_one(
     found = evaluate(embed(network, test_images), test_labels, ks=(1,), clustering=False)
     return {
         "recall": 100 * found.recall_at_k[1],
+        "map_at_r": found.map_at_r,
         "seconds": time.perf_counter() - start,
         "device": "cpu",
     }
@@ -164,19 +166,23 @@ def label(settings: Settings | None) -> str:
 
 
 def print_table(name: str, rate: float, rows: dict[str, list[dict[str, Any]]]) -> None:
-    """Mean over the seeds, and the paired difference to the plain loss."""
-    plain = column(rows["plain"], "recall")
+    """Mean (deviation) over the seeds, and the paired difference to the plain loss."""
     wrapper = "gradient rescaling" if name in RESCALED else "SuperLoss"
-    print(f"\n{name}, {wrapper}, {rate:.0%} noise, {len(plain)} seeds, Recall@1 in %\n")
-    print("| settings | mean | deviation | minus plain (s.e., lower 95 %) | s |")
-    print("|:--|--:|--:|--:|--:|")
+    print(f"\n{name}, {wrapper}, {rate:.0%} noise, {len(rows['plain'])} seeds\n")
+    columns = " | ".join(f"{title} | minus plain (s.e., lower 95 %)" for _, title, _ in MEASURES)
+    print(f"| settings | {columns} | s |")
+    print("|:--|--:|--:|--:|--:|--:|")
     for text, own in rows.items():
-        recall = column(own, "recall")
-        mean, error, low = paired(recall, plain)
-        against = "" if text == "plain" else f"{mean:+.1f} ({error:.1f}, {low:+.1f})"
-        spread = recall.std(ddof=1) if len(recall) > 1 else float("nan")
+        cells = []
+        for key, _, digits in MEASURES:
+            found, plain = column(own, key), column(rows["plain"], key)
+            spread = found.std(ddof=1) if len(found) > 1 else float("nan")
+            cells.append(f"{found.mean():.{digits}f} ({spread:.{digits}f})")
+            mean, error, low = (f"{number:.{digits}f}" for number in paired(found, plain))
+            against = f"{mean} ({error}, {low})"
+            cells.append("" if text == "plain" else against)
         seconds = column(own, "seconds").mean()
-        print(f"| {text} | {recall.mean():.1f} | {spread:.1f} | {against} | {seconds:.0f} |")
+        print(f"| {text} | {' | '.join(cells)} | {seconds:.0f} |")
     print(flush=True)
 
 
