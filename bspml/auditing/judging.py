@@ -131,7 +131,7 @@ def audit(
             f"the index of these data says {repeated} of several samples, so "
             "`AuditReport.table()`, which has it too, cannot be joined to them. Give each sample "
             "its own, as `reset_index(drop=True)` does.",
-            stacklevel=2,
+            stacklevel=3,
         )
     embeddings = check_embeddings(embeddings)
     encoded = encode_labels(labels, n=len(embeddings))

@@ -27,6 +27,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only th
 Output = Annotated[
     str | None, typer.Option("--output", "-o", callback=_not_empty, help="File to write.")
 ]
+Labels = Annotated[
+    str | None,
+    typer.Argument(help="Their labels (.npy, .npz, .csv, .parquet, .txt), if not inside."),
+]
 Method = Annotated[
     str | None,
     typer.Option(help="Of a run, such as auto:contrastive; default: its automatic, or only, one."),
@@ -51,9 +55,7 @@ class TrainOptions:
     ] = None
     output: Annotated[
         str | None,
-        typer.Option(
-            "--output", "-o", callback=_not_empty, help="Run folder to make [default: runs/NAME]."
-        ),
+        typer.Option("--output", "-o", callback=_not_empty, help="Run folder; else runs/NAME."),
     ] = None
     seed: Seed = None
     device: Device = None
@@ -73,10 +75,7 @@ class EvaluateOptions:
     """The options of `bspml evaluate`, in its order; None where one was left out."""
 
     what: Annotated[str, typer.Argument(metavar="RUN_OR_EMBEDDINGS", help="Run folder, or file.")]
-    labels: Annotated[
-        str | None,
-        typer.Argument(help="Their labels (.npy, .npz, .csv, .parquet, .txt), if not inside."),
-    ] = None
+    labels: Labels = None
     gallery: Annotated[
         str | None,
         typer.Option(help="Embeddings to search in; default: the queries without themselves."),
@@ -131,10 +130,7 @@ class AuditOptions:
             "`datasets` saved, with --backbone, a run folder, or the folder of an earlier audit.",
         ),
     ]
-    labels: Annotated[
-        str | None,
-        typer.Argument(help="Labels (.npy, .npz, .csv, .parquet, .txt), if not in EMBEDDINGS."),
-    ] = None
+    labels: Labels = None
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="Folder to write [default: NAME-audit].")
     ] = None
@@ -181,10 +177,7 @@ class AuditOptions:
         str | None,
         typer.Option(metavar="FILE", help="Names, and texts, of the samples (.txt, .csv, .npz)."),
     ] = None
-    map: Annotated[
-        str | None,
-        typer.Option(help="Of the samples, on the page: pca, or umap, which needs bspml[map]."),
-    ] = None
+    map: Annotated[str | None, typer.Option(help="Of the page: pca, or umap of bspml[map].")] = None
     search: Annotated[
         str | None,
         typer.Option(help="exact; neighbours, approximate; or auto, exact below 200,000 samples."),

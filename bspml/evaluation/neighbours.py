@@ -180,7 +180,7 @@ def _search_exhaustively(
 ) -> Int[Tensor, "B K"]:
     similarity = _similarity(queries, gallery)
     if self_rows is not None:
-        similarity[torch.arange(len(queries)), self_rows] = -torch.inf
+        similarity[torch.arange(len(queries), device=self_rows.device), self_rows] = -torch.inf
     best, columns = _largest(similarity, k + 1)
     ranked = _by_score_then_index(best[:, :k], columns[:, :k]).cpu()
     # Where the k-th and the next are equal, `topk` chose between them by no rule: redo by index.

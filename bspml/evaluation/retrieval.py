@@ -267,13 +267,13 @@ def _search(
     """
     k = max(k, int(relevant.max()))
     q = len(answerable)
-    first = torch.empty(q, dtype=torch.int64)
-    average_precision, precision = torch.empty(2, q, dtype=torch.float64)
+    first = torch.empty(q, dtype=torch.int64, device="cpu")
+    average_precision, precision = torch.empty(2, q, dtype=torch.float64, device="cpu")
     rows, gallery = task.queries.rows, task.gallery.rows
     codes = task.queries.codes[answerable]
     queries = rows if q == len(rows) else rows[answerable.to(rows.device)]
     own = None if task.own is None else task.own[answerable].to(rows.device)
-    ranks = torch.arange(1, k + 1)
+    ranks = torch.arange(1, k + 1, device="cpu")
     for part, neighbours in ranked_neighbours(queries, gallery, k, own, backend, block_size):
         hit = task.gallery.codes[neighbours] == codes[part, None]  # (b, k)
         within = hit & (ranks <= relevant[part, None])

@@ -141,7 +141,7 @@ class SearchTask:
             encoded = encode_labels(labels, len(values))
             check_ignored(ignore, encoded)
             side = Side.of(values, encoded.codes, is_ignored(encoded, ignore, "embeddings"), place)
-            return cls(side, side, torch.arange(len(side.rows)))
+            return cls(side, side, torch.arange(len(side.rows), device="cpu"))
         if gallery is None or gallery_labels is None:
             raise InputError("`gallery` and `gallery_labels` come together; got only one of them.")
         others, _ = _checked_rows(gallery, "gallery", place)

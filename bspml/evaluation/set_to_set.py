@@ -187,13 +187,13 @@ def evaluate_sets(
     ignored = torch.zeros_like(same_class)
     if queries.cameras is not None and searched.cameras is not None:
         ignored = same_class & _equal(queries.cameras, searched.cameras, "cameras")
-    own = torch.arange(len(queries.means)) if alone else None
+    own = torch.arange(len(queries.means), device="cpu") if alone else None
     if query_in_gallery and not alone:
         own = _own_sets(queries, searched)
     available = len(searched.means) - (own is not None)
     ks = check_reach(ks, available, own is not None, "sets", by_default)
     if own is not None:
-        ignored[torch.arange(len(own)), own] = True
+        ignored[torch.arange(len(own), device="cpu"), own] = True
     sides = [searched] if own is not None else [searched, queries]
     told = [(grid_unit_rows(side.means), side.points, side.set_ids) for side in sides]
     classes, name = len(np.unique(searched.classes)), "embeddings" if alone else "gallery"
@@ -346,8 +346,8 @@ def _set_metrics(
             "nothing can be retrieved. Are these the right labels, set ids and cameras?"
         )
     rows, gallery = grid_unit_rows(queries.means)[answerable], grid_unit_rows(searched.means)
-    first = torch.empty(len(answerable), dtype=torch.int64)
-    precision, trapezoid = torch.empty(2, len(answerable), dtype=torch.float64)
+    first = torch.empty(len(answerable), dtype=torch.int64, device="cpu")
+    precision, trapezoid = torch.empty(2, len(answerable), dtype=torch.float64, device="cpu")
     for part, neighbours in ranked_neighbours(rows, gallery, len(gallery)):
         query_sets = answerable[part]
         hit = (same_class & ~ignored)[query_sets].gather(1, neighbours)  # (b, G) by rank

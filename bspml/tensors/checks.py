@@ -84,7 +84,7 @@ def _read_numbers(value: Any) -> Tensor:
     # torch takes neither the other byte order nor a reversed view, and warns of what is read-only.
     copy = not array.flags.writeable or any(s < 0 for s in array.strides)
     array = array.astype(array.dtype.newbyteorder("="), copy=copy)
-    return torch.as_tensor(array)
+    return torch.as_tensor(array, device="cpu")
 
 
 def check_embeddings(embeddings: Any, name: str = "embeddings") -> Tensor:

@@ -95,7 +95,7 @@ def near_digests(sides: Sequence[Float[Tensor, "_ D"]], tolerance: float) -> lis
     normal = np.random.default_rng(5).normal(size=(sides[0].shape[1], _DIRECTIONS))
     turned = torch.from_numpy(np.linalg.qr(normal)[0])  # distances do not grow
     blocks = [block for side in sides for block in side.split(_BLOCK)]
-    places = torch.empty((len(digests), turned.shape[1]), dtype=torch.float64)
+    places = turned.new_empty((len(digests), turned.shape[1]))
     # Written in place: results kept between the blocks would leave holes in the memory.
     for block, its_places in zip(blocks, places.split(list(map(len, blocks))), strict=True):
         torch.mm(block.cpu().double(), turned, out=its_places)
@@ -127,7 +127,7 @@ def _distances(sides: Sequence[Tensor], one: np.ndarray, other: np.ndarray) -> n
     starts = np.cumsum([0, *map(len, sides)])
 
     def rows(numbers: np.ndarray) -> Tensor:
-        found = torch.empty((len(numbers), sides[0].shape[1]), dtype=torch.float64)
+        found = torch.empty(len(numbers), sides[0].shape[1], dtype=torch.float64, device="cpu")
         for side, start, stop in zip(sides, starts, starts[1:], strict=False):
             here = np.flatnonzero((start <= numbers) & (numbers < stop))
             found[torch.from_numpy(here)] = side[numbers[here] - start].cpu().double()
@@ -179,7 +179,7 @@ def _projections(rows: Tensor, seed: int) -> np.ndarray:
     whole: so neither place nor block matters, and equal rows have equal ones."""
     some = (rows != 0).any(0)  # a column of zeros moves no other one's weight
     weights = np.random.default_rng([seed, 3]).integers(-1024, 1025, int(some.sum()))
-    projection = torch.zeros(len(some), dtype=torch.float64)
+    projection = torch.zeros(len(some), dtype=torch.float64, device="cpu")
     projection[some] = torch.from_numpy(weights).double()
     return torch.cat([block.double() @ projection for block in rows.split(_BLOCK)]).numpy()
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -23,7 +24,8 @@ def full_precision() -> Iterator[None]:
 
     `torch.set_float32_matmul_precision("high")` makes training faster and products off by some
     1e-3.  In the exponent of a statistic, times beta = 50, that is 5 % of a term.  Autocast is off
-    inside.
+    inside, the default device is the CPU, where helpers of tensors on others are to be made, and
+    numbers may underflow, whatever numpy was told to raise for.
     """
     global _inside
     with _lock:
@@ -31,7 +33,10 @@ def full_precision() -> Iterator[None]:
             _kept[:] = _raise_precision()
         _inside += 1
     try:
-        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+        is_host = torch.get_default_device().type == "cpu"
+        host = nullcontext() if is_host else torch.device("cpu")
+        off, quiet = torch.autocast, np.errstate(under="ignore")
+        with host, off("cpu", enabled=False), off("cuda", enabled=False), quiet:
             yield
     finally:
         with _lock:

@@ -2,9 +2,11 @@
 
 import threading
 
+import numpy as np
 import pytest
 import torch
 
+import bspml
 from bspml import contrastive_statistics, pair_statistics
 from bspml.tensors.precision import _holders, full_precision
 
@@ -82,3 +84,56 @@ def test_a_thread_that_leaves_first_takes_nothing_from_the_others(allowed):
     thread.join()
     assert [place.fp32_precision for place in _holders()] == before
     assert torch.get_float32_matmul_precision() == allowed
+
+
+def test_inside_autocast_is_off_and_tensors_are_made_on_the_cpu():
+    """As with `torch.set_default_device("cuda")`; that of no data is here without a GPU."""
+    a = torch.rand(4, 4)
+    torch.set_default_device("meta")
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            with full_precision():
+                assert (a @ a).dtype == torch.float32
+                assert torch.ones(2).device.type == "cpu"
+            assert (a @ a).dtype == torch.bfloat16
+        assert torch.ones(2).device.type == "meta"
+    finally:
+        torch.set_default_device(None)
+
+
+def test_an_audit_may_underflow():
+    rng, labels = np.random.default_rng(0), np.repeat(np.arange(6), 10)
+    x = rng.standard_normal((6, 8))[labels] + rng.standard_normal((60, 8))
+    with np.errstate(under="raise"):
+        found = bspml.audit(x, labels).wrong_probability
+    np.testing.assert_array_equal(found, bspml.audit(x, labels).wrong_probability)
+
+
+def test_public_functions_do_not_go_by_the_default_device():
+    rng, labels = np.random.default_rng(0), np.repeat(np.arange(6), 10)
+    x = rng.standard_normal((6, 8))[labels] + rng.standard_normal((60, 8))
+    weights, start = bspml.SampleWeights(labels), np.ones(60)
+    problem = bspml.WeightProblem(rng.random(60), rng.random(60), labels, age=1)
+
+    def results():
+        audited = bspml.audit(x, labels)
+        judged = bspml.noise.instance_dependent(labels, 0.2, embeddings=x)
+        found = bspml.evaluate(x, labels, ks=[1])
+        statistics = bspml.contrastive_statistics(x, labels)
+        solved = bspml.solve_weights(problem, start=start)
+        bspml.SelfPacedCurriculum(weights)
+        return (
+            audited.wrong_probability.tolist(),
+            np.asarray(judged.labels).tolist(),
+            found.map_at_r,
+            statistics.difficulty.tolist(),
+            solved.weights.tolist(),
+        )
+
+    expected = results()
+    torch.set_default_device("meta")
+    try:
+        found = results()
+    finally:
+        torch.set_default_device(None)
+    assert found == expected

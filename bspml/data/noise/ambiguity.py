@@ -65,8 +65,7 @@ def margins(embeddings: Tensor, codes: np.ndarray) -> tuple[np.ndarray, np.ndarr
     sums = rows.new_zeros(c, rows.shape[1]).index_add_(0, own_class, rows)
     means = normalize_rows(sums)
     own = (normalize_rows(sums[own_class] - rows) * rows).sum(1)
-    other = torch.empty(len(rows), dtype=torch.float64)
-    nearest = torch.empty(len(rows), dtype=torch.int64)
+    other, nearest = rows.new_empty(len(rows)), torch.empty_like(own_class)
     step = max(1, 2**24 // (8 * c))  # 16 MB of similarities at a time
     for start in range(0, len(rows), step):
         part = slice(start, start + step)

@@ -31,10 +31,10 @@ def random_half(
         first = np.unique(number, return_index=True)[1]
         return random_half(codes[first], seed)[number]
     generator = torch.Generator().manual_seed(seed)
-    keys = torch.rand(len(codes), generator=generator, dtype=torch.float64)
+    keys = torch.rand(len(codes), generator=generator, dtype=torch.float64, device="cpu")
     by_class = torch.from_numpy(by_first_appearance(codes.numpy()))
     order = torch.argsort(by_class + keys)  # at random within a class
     # Alternating along the whole order balances odd classes against each other.
-    half = torch.zeros(len(codes), dtype=torch.bool)
+    half = torch.zeros_like(codes, dtype=torch.bool)
     half[order[::2]] = True
     return half

@@ -97,7 +97,7 @@ class SecondJudgement:
 
     def __init__(self, n: int, wanted: bool, waits: bool = False) -> None:
         self.wanted, self.waits, self.last_share = wanted, waits, 1.0
-        self.trained_on = torch.zeros(n, dtype=torch.bool)
+        self.trained_on = torch.zeros(n, dtype=torch.bool, device="cpu")
         self.passes, self.is_done, self.left_out = 0.0, False, 0.0
 
     def trained(self, rows: Bool[Tensor, " N"], under_weights: bool) -> None:

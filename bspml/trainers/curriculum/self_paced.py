@@ -11,6 +11,7 @@ from bspml.distributed import is_main
 from bspml.errors import CheckpointError, InputError
 from bspml.shapes import ArrayLike, Bool, Float
 from bspml.tensors.checks import check_choice, check_embeddings, check_whole, encode_labels
+from bspml.tensors.precision import full_precision
 from bspml.tensors.row_index import check_same_rows
 from bspml.trainers.curriculum.automatic import AutomaticUpdate
 from bspml.trainers.curriculum.blind import NOT_JUDGED
@@ -205,7 +206,8 @@ class SelfPacedCurriculum(OldNames):
         before, state = self.weights.weights.detach().cpu().clone(), self._update.state_dict()
         labels = self.weights.current_codes.clone()
         try:
-            fields = self._update.update(embeddings)
+            with full_precision():
+                fields = self._update.update(embeddings)
             after = self.weights.weights.detach().cpu()
             record = CurriculumRecord(
                 round=self.rounds + 1,
