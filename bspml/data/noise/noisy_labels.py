@@ -126,8 +126,8 @@ def from_labels(labels: Any, true_labels: Any) -> NoisyLabels:
             "`labels` and `true_labels` must be equally long, at least 1; got "
             f"{len(noisy.codes)} and {len(true.codes)}."
         )
-    if noisy.classes.dtype.kind != true.classes.dtype.kind:
-        text = noisy.classes.dtype.kind == "U"
+    text = noisy.classes.dtype.kind == "U"
+    if text != (true.classes.dtype.kind == "U"):
         raise InputError(
             f"`labels` are {'text' if text else 'numbers'}, `true_labels` "
             f"{'numbers' if text else 'text'}; pass both as one kind."

@@ -132,3 +132,12 @@ def test_a_missing_or_damaged_file_is_named(tmp_path):
 def test_labels_that_do_not_fit_their_truth_are_refused(labels, truth, message):
     with pytest.raises(InputError, match=message):
         noise.from_labels(labels, truth)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.uint64, bool])
+def test_numbers_of_two_kinds_are_compared(kind):
+    found = noise.from_labels(np.array([1, 0, 0], kind), np.array([1, 1, 0]))
+    assert found.rate == pytest.approx(1 / 3)
+    assert found.is_noisy.tolist() == [False, True, False]
+    with pytest.raises(InputError, match="`labels` are numbers, `true_labels` text"):
+        noise.from_labels(np.array([1, 0, 0], kind), list("110"))
