@@ -112,7 +112,8 @@ def import_optional(module: str, otherwise: str) -> Any:
     """
     try:
         found = importlib.import_module(module)
-        if getattr(found.__spec__, "origin", "") is None:  # some folder that is called so
+        spec = getattr(found, "__spec__", None)
+        if getattr(spec, "origin", "") is None:  # some folder that is called so
             raise ImportError(name=module)
     except ImportError as err:
         raise MissingDependencyError(otherwise) from err
