@@ -54,7 +54,8 @@ def _below_header(column: list[str]) -> list[str]:
     """A file's only column without its name, where the first cell must be one."""
     head, cells = column_names(column[:1]), column[1:]
     known = head[0] in LABEL_COLUMNS and column[0] not in cells if head else False
-    named = bool(cells) and not _is_whole(column[0]) and all(map(_is_whole, cells))
+    a_word = column[0].lstrip(" #_'\"")[:1].isalpha() if cells else False  # not 007, not +1
+    named = a_word and all(map(_is_whole, cells))
     return cells if known or named else column
 
 

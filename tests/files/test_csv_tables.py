@@ -77,6 +77,10 @@ def test_files_joined_end_to_end_are_told_of(tmp_path):
         (["species", "1", "2"], [1, 2]),
         (["species", "cat"], ["species", "cat"]),
         (["7"], [7]),
+        (["099", "100", "101"], ["099", "100", "101"]),  # no name of a column
+        (["# species", "1", "2"], [1, 2]),  # as numpy.savetxt writes it
+        (["+1", "2"], ["+1", "2"]),
+        (["0x1", "2"], ["0x1", "2"]),
     ],
 )
 def test_one_column_has_a_header_only_where_it_must_be_one(tmp_path, rows, labels):
