@@ -112,8 +112,7 @@ def import_optional(module: str, otherwise: str) -> Any:
     """
     try:
         found = importlib.import_module(module)
-        spec = getattr(found, "__spec__", None)
-        if getattr(spec, "origin", "") is None:  # some folder that is called so
+        if getattr(getattr(found, "__spec__", None), "origin", "") is None:  # some folder's name
             raise ImportError(name=module)
     except ImportError as err:
         raise MissingDependencyError(otherwise) from err

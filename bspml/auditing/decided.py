@@ -133,8 +133,6 @@ def _copies_of_dropped(embeddings: Any, carried: CarriedDecisions) -> np.ndarray
 def _contradictions(group: np.ndarray, labels: np.ndarray, is_right: np.ndarray) -> tuple[str, ...]:
     """Say where labels of one picture were all decided to be right."""
     rights, codes = np.flatnonzero(is_right), np.unique(labels, return_inverse=True)[1]
-    if len(rights) == 0:
-        return ()
     once = Distinct.of_groups(group[rights], codes[rights])
     rows = rights[once.num_labels[once.place] > 1]
     sentence = (

@@ -82,19 +82,22 @@ def _of_files(
         raise InputError("--query-in-gallery is about --gallery; give that too.")
     found = _read(options.what, options.labels, "LABELS")
     split, queries, labels = _of_split(*found, "query", "test")
-    names, searched = [split] if split else [], {}
-    measured = f"{len(labels):,} rows of {split}" if split else ""
+    files, searched = [(found, [split])], {}
+    measured = f"{len(labels):,} rows" + (f" of {split}" if split else "")
     if gallery is not None:
-        searched = _gallery(*_read(gallery, options.gallery_labels, "--gallery-labels"), "test")
-    elif split == "query":
-        searched = _gallery(*found)
-        names.append("gallery")
-        measured += f" in {len(searched['gallery_labels']):,} of gallery"
-    left = [f"{int(r.sum()):,} of {n}" for n, r in (found[3] or {}).items() if n not in names]
+        files.append((_read(gallery, options.gallery_labels, "--gallery-labels"), []))
+    if gallery is not None or split == "query":
+        file, used = files[-1]
+        place, rows, theirs = _of_split(*file, "gallery", *["test"] * (file is not found))
+        used.append(place)
+        searched = {"gallery": rows, "gallery_labels": theirs}
+        measured += f" in {len(theirs):,} of {place or 'the gallery'}"
+    parts = [(*part, used) for file, used in files for part in (file[3] or {}).items()]
+    left = [f"{int(rows.sum()):,} of {name}" for name, rows, used in parts if name not in used]
     measured += f", not the {' and '.join(left)}" if left else ""
     metrics = _evaluated(options, queries, labels, ks=ks, **searched)
     told = _told_of(_seen_in_file(found, split), options, metrics, queries, labels, **searched)
-    return metrics, ({"measured": measured} if measured else {}) | told
+    return metrics, ({"measured": measured} if parts else {}) | told
 
 
 def _seen_in_file(found: Any, split: str) -> Seen | None:
@@ -143,11 +146,6 @@ def _of_split(
             "be measured. Name the splits so, or remove their column to measure all rows."
         )
     return name, embeddings[parts[name]], labels[parts[name]]
-
-
-def _gallery(*file: Any) -> dict[str, Any]:
-    _, embeddings, labels = _of_split(*file[:4], "gallery", *file[4:])
-    return {"gallery": embeddings, "gallery_labels": labels}
 
 
 def _evaluated(

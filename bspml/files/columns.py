@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -125,26 +126,33 @@ def check_spelling(names: Sequence[str], known: Sequence[str]) -> None:
             )
 
 
-def check_dimensions(names: Sequence[str]) -> None:
-    """Refuse a column among numbered ones (d0, d1, ...) whose name is not like theirs.
+def order_of_dimensions(names: Sequence[str]) -> list[int]:
+    """Return the places of columns by their names, d2 before d10, so that two files fit together.
 
     Args:
         names: of the columns that would be dimensions.
 
     Raises:
-        DataError: names it; it is more likely an age, a price or an identifier.
+        DataError: one among numbered ones (d0, d1, ...) whose name is not like theirs; it is more
+            likely an age, a price or an identifier.
+
+    Example:
+        >>> order_of_dimensions(["d10", "d2", "d0"])
+        [2, 1, 0]
     """
+    parts = [re.split("0*([0-9]+)", name) for name in names]  # text, digits, text, ...
+    keys = [[(len(p), p) if i % 2 else p for i, p in enumerate(each)] for each in parts]
     stems = [name.rstrip("0123456789") if name[-1:].isdecimal() else None for name in names]
     [(stem, count)] = Counter(stems).most_common(1) or [(None, 0)]
-    if stem is None or count < 2 or 2 * count <= len(names):
-        return
+    numbered = stem is not None and count > 1 and 2 * count > len(names)
     for name, other in zip(names, stems, strict=True):
-        if other != stem:
+        if numbered and other != stem:
             like = [n for n, s in zip(names, stems, strict=True) if s == stem]
             raise DataError(
                 f"its column {name!r} is named otherwise than the other {count}, {like[0]!r} to "
                 f"{like[-1]!r}: is it a dimension? Number it as these are, or remove it."
             )
+    return sorted(range(len(names)), key=keys.__getitem__)
 
 
 def label_place(names: Sequence[str], where: str | os.PathLike[str] | None = None) -> int:

@@ -16,13 +16,13 @@ from bspml.files.columns import (
     PASSED_OVER,
     are_names,
     as_floats,
-    check_dimensions,
     column_names,
     find_column,
     is_number,
     label_place,
     labels_in,
     numbers_in,
+    order_of_dimensions,
     row_order,
     wanted_cells,
 )
@@ -54,8 +54,8 @@ def _below_header(column: list[str]) -> list[str]:
     """A file's only column without its name, where the first cell must be one."""
     head, cells = column_names(column[:1]), column[1:]
     known = head[0] in LABEL_COLUMNS and column[0] not in cells if head else False
-    a_word = column[0].lstrip(" #_'\"")[:1].isalpha() if cells else False  # not 007, not +1
-    named = a_word and all(map(_is_whole, cells))
+    # 007 and +1 are labels; numpy writes `# label`.
+    named = bool(cells) and head[0].lstrip("# '\"_")[:1].isalpha() and all(map(_is_whole, cells))
     return cells if known or named else column
 
 
@@ -174,7 +174,7 @@ def numeric_columns(rows: Rows) -> np.ndarray:
         names, cells = column_names(rows[0]), rows[1:]
         # The nameless first column is the index that pandas writes.
         keep = [i for i in keep if names[i] not in PASSED_OVER and (i or names[i])]
-        check_dimensions([names[i] for i in keep])
+        keep = [keep[i] for i in order_of_dimensions([names[i] for i in keep])]
         order = _order(rows)
     elif len(keep) > 1 and rows[0] == tuple(map(str, keep)) and not all(map(_is_whole, rows[-1])):
         raise DataError(

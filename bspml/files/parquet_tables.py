@@ -20,10 +20,10 @@ from bspml.files.columns import (
     PASSED_OVER,
     are_names,
     as_floats,
-    check_dimensions,
     column_names,
     find_column,
     label_place,
+    order_of_dimensions,
     row_order,
     wanted_cells,
     warn_of_rivals,
@@ -112,7 +112,7 @@ def parquet_embeddings(file: BufferedIOBase, where: str | os.PathLike[str]) -> n
             f"its columns {', '.join(map(repr, textual[:5]))}{more} hold no numbers. Convert them, "
             "or leave them out."
         )
-    check_dimensions([names[i] for i in keep])
+    keep = [keep[i] for i in order_of_dimensions([names[i] for i in keep])]
     kinds = [frame.dtypes.iloc[i] for i in keep]
     table = frame.iloc[:, keep].to_numpy(dtype=np.float64, na_value=np.nan)
     single = all(kind.kind == "f" and kind.itemsize <= 4 for kind in kinds)

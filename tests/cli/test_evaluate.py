@@ -119,6 +119,32 @@ def test_the_gallery_of_a_file_is_its_own_split(capsys, points):
     out = run(capsys, "evaluate", *files, "--ks", "1", "--json")[1]
     expected = bspml.evaluate(x, y, ks=[1], gallery=x[1::3], gallery_labels=y[1::3]).as_dict()
     assert json.loads(out).items() >= json.loads(json.dumps(expected)).items()
+    left = "10 of train and 10 of query"
+    assert json.loads(out)["measured"] == f"30 rows in 10 of gallery, not the {left}"
+    np.savez(points / "q.npz", embeddings=x, labels=y, split=["test", "train", "test"] * 10)
+    for other in (points / "g.npz", points / "e.npy"):
+        beside = ["--gallery-labels", points / "y.csv"] * (other.suffix == ".npy")
+        out = run(capsys, "evaluate", points / "q.npz", "--gallery", other, *beside, "--json")[1]
+        place, of = ("10 of gallery", f" and {left}") if not beside else ("30 of the gallery", "")
+        assert json.loads(out)["measured"] == f"20 rows of test in {place}, not the 10 of train{of}"
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
+def test_columns_of_two_files_fit_together_by_their_names(capsys, tmp_path, ending):
+    rng, y = np.random.default_rng(0), np.repeat(list("abcd"), 6)
+    x = rng.standard_normal((4, 12))[np.repeat(np.arange(4), 6)] + rng.standard_normal((24, 12))
+    frame = pd.DataFrame(x, columns=[f"d{i}" for i in range(12)]).assign(label=y)
+    by_text = frame[sorted(frame.columns)]  # d0, d1, d10, d11, d2, ...
+    for name, table in (("q", frame.iloc[::2]), ("g", by_text.iloc[1::2])):
+        file = tmp_path / f"{name}.{ending}"
+        if ending == "parquet":
+            table.to_parquet(file)
+        else:
+            table.to_csv(file, index=False, sep={"csv": ",", "tsv": "\t"}[ending])
+    files = [tmp_path / f"q.{ending}", "--gallery", tmp_path / f"g.{ending}"]
+    out = run(capsys, "evaluate", *files, "--ks", "1", "--json")[1]
+    expected = bspml.evaluate(x[::2], y[::2], ks=[1], gallery=x[1::2], gallery_labels=y[1::2])
+    assert json.loads(out)["map_at_r"] == pytest.approx(expected.map_at_r)
 
 
 def test_evaluate_says_what_does_not_match(capsys, points):

@@ -98,6 +98,6 @@ def largest_counts(group: np.ndarray, counts: np.ndarray) -> np.ndarray:
         >>> largest_counts(np.array([0, 0, 1]), np.array([2, 3, 1])).tolist()
         [3, 1]
     """
-    largest = np.zeros(group.max() + 1, np.int64)
+    largest = np.zeros(group.max(initial=-1) + 1, np.int64)
     np.maximum.at(largest, group, counts)
     return largest
