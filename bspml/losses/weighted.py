@@ -193,7 +193,9 @@ class Weighted(pml_losses.BaseMetricLossFunction):
         loss: Any = self.loss
         is_weighted = known.anchors is not None or known.references is not None
         reducer = getattr(loss, "reducer", None)
-        if not is_weighted and not isinstance(reducer, TransformReducer):
+        # pytorch-metric-learning multiplies values (B, 1) by the weights of all classes.
+        ours = TransformReducer | pml_reducers.ClassWeightedReducer
+        if not is_weighted and not isinstance(reducer, ours):
             value = loss(*(rows[:3] if rows.ref_emb is None else rows))
             # NCA drops rows without a positive, and the mean of no values is NaN: 0 below.
             is_number = isinstance(value, Tensor)  # else of a DoNothingReducer

@@ -388,6 +388,26 @@ def test_the_divisor_follows_under_every_reducer(reducer, expected):
     )
 
 
+@pytest.mark.parametrize(("weight", "rtol"), [(1.0, 1e-7), (1 - 1e-6, 1e-4)])
+@pytest.mark.parametrize("name", ["MultiSimilarityLoss", "CircleLoss", "ContrastiveLoss"])
+def test_class_weights_are_those_of_the_anchor_whatever_samples_weigh(name, weight, rtol):
+    """pytorch-metric-learning gives mean(c) * mean(l) of values (B, 1)."""
+    labels = torch.arange(12) % 4
+    embeddings = torch.randn(12, kit.SIZE, generator=torch.Generator().manual_seed(0)).double()
+    classes = torch.tensor([0.0, 2.0, 0.0, 5.0]).double()
+    weights = table(labels, [weight] * 12)
+    rows = torch.arange(12)
+    made = kit.make(name, reducer=reducers.ClassWeightedReducer(classes))
+    found = Weighted(made, weights)(embeddings, labels, sample_index=rows)
+    lone = kit.make(name, reducer=reducers.DoNothingReducer())
+    expected = 0.0
+    for part in lone(embeddings, labels).values():
+        values, of = part["losses"].flatten(), part["indices"]
+        anchors = of[0] if isinstance(of, tuple) else of
+        expected += (values * classes[labels[anchors]]).mean()
+    torch.testing.assert_close(found, expected, rtol=rtol, atol=0)
+
+
 @pytest.mark.parametrize("name", ["ContrastiveLoss", "NTXentLoss", "TripletMarginLoss"])
 def test_a_memory_looks_weights_up_when_it_uses_a_row(name):
     """Three batches; then a queued sample loses its weight, and counts no more."""
