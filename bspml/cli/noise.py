@@ -9,12 +9,12 @@ from pathlib import Path
 from bspml.cli.options import NoiseOptions
 from bspml.data import noise
 from bspml.data.labels.decisions import DECIDED, is_corrected
-from bspml.data.labels.own_labels import held_labels
+from bspml.data.labels.own_labels import held_labels, refuse_planted
 from bspml.errors import InputError
 from bspml.files.atomic import check_not_read, remove_leftovers
 from bspml.files.cells import label_cells
 from bspml.files.delimited import write_table
-from bspml.files.tables import read_beside, read_texts
+from bspml.files.tables import read_beside
 from bspml.tensors.checks import check_choice
 from bspml.words import counted
 
@@ -31,8 +31,6 @@ _READ_BY = {
     "keep_original": ("symmetric",),
     "exact": ("symmetric", "pair-flip"),
 }
-
-_TRUTH = ("true_label", "true_labels", "is_noisy")  # what is written beside the labels
 
 
 def run_noise(options: NoiseOptions) -> None:
@@ -54,14 +52,7 @@ def run_noise(options: NoiseOptions) -> None:
     if options.per_class and options.by_chance:
         raise InputError("--per-class fixes the counts that --by-chance leaves open; give one.")
     true_labels = held_labels(options.labels)
-    # Of an .npz, names come without their final s.
-    known = [name for name in read_texts(options.labels, ()) if name in _TRUTH]
-    if known:
-        raise InputError(
-            f"{options.labels}: has the column `{known[0]}`, so its labels have wrong ones among "
-            "them, and are not the truth that would be kept beside the new ones. Name the file of "
-            f"the true labels; or, if these are to be the truth, remove {' and '.join(known)}."
-        )
+    refuse_planted(options.labels, "the truth that would be kept beside the new ones")
     # A decision is about a label that a wrong one may stand for now.
     passed = DECIDED if is_corrected(options.labels) else ()
     beside = {k: v for k, v in read_beside(options.labels).items() if k.lower() not in passed}

@@ -170,8 +170,7 @@ class AuditOptions:
         typer.Option(metavar="RATE", help="Exit with 3 above this estimate, with 2 without any."),
     ] = None
     images: Annotated[
-        str | None,
-        typer.Option(metavar="FOLDER", help="Images for the page; names are files in it."),
+        str | None, typer.Option(metavar="FOLDER", help="Photos, by their names.")
     ] = None
     names: Annotated[
         str | None,

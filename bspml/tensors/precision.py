@@ -33,8 +33,7 @@ def full_precision() -> Iterator[None]:
             _kept[:] = _raise_precision()
         _inside += 1
     try:
-        is_host = torch.get_default_device().type == "cpu"
-        host = nullcontext() if is_host else torch.device("cpu")
+        host = nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
         off, quiet = torch.autocast, np.errstate(under="ignore")
         with host, off("cpu", enabled=False), off("cuda", enabled=False), quiet:
             yield

@@ -29,10 +29,12 @@ from bspml.data.labels.decisions import (
 )
 from bspml.data.labels.sides import corrected_sides
 from bspml.data.retrieval import Origin, RetrievalData, RetrievalSplit
-from bspml.errors import DataError
+from bspml.errors import DataError, InputError
 from bspml.files.matching import as_paths
-from bspml.files.tables import fitting_names, read_labels
+from bspml.files.tables import fitting_names, read_labels, read_texts
 from bspml.words import counted
+
+_TRUTH = ("true_label", "true_labels", "is_noisy")  # columns that `bspml noise` writes
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ def own_labels(
         origin.labels, np.ones(len(origin.labels)), np.full(len(origin.labels), "", dtype="<U6")
     )
     if labels_file is not None:
+        refuse_planted(labels_file, "corrections of those that the data have")
         result, notes = placed(as_read(labels_file), labels_file, data.train)
         notes += note_on_new_classes(origin.labels, result)
     if decisions_file is not None:
@@ -97,6 +100,25 @@ def as_read(file: str) -> CorrectedLabels:
     labels = read_labels(file)
     blank = np.full(len(labels), "", dtype="<U6")
     return CorrectedLabels(labels, np.ones(len(labels)), blank, fitting_names(file, len(labels)))
+
+
+def refuse_planted(file: str | os.PathLike[str], what: str) -> None:
+    """Refuse labels that have wrong ones among them, as `bspml noise` writes them.
+
+    Args:
+        file: a table or an archive.
+        what: they would be taken for.
+
+    Raises:
+        InputError: a column says so.
+    """
+    # Of an .npz, names come without their final s.
+    if known := [name for name in read_texts(file, ()) if name in _TRUTH]:
+        raise InputError(
+            f"{file}: has the column `{known[0]}`, so its labels have wrong ones among them, and "
+            f"are not {what}. Name the file of the true labels (in a training noise.kind plants "
+            f"wrong ones); or, if these are to be held true, remove {' and '.join(known)}."
+        )
 
 
 def held_labels(file: str | os.PathLike[str]) -> np.ndarray:

@@ -15,7 +15,7 @@ from bspml.data.labels.decisions import (
 from bspml.data.labels.own_labels import located, own_labels, rows_by_name
 from bspml.data.picture_keys import picture_keys
 from bspml.data.retrieval import Origin, RetrievalData, RetrievalSplit, half_of_classes
-from bspml.errors import DataError
+from bspml.errors import DataError, InputError
 
 # Rows of the classes that train (a, b) lie between those that are held out (c, d).
 LABELS = np.array(list("caabdbcd"))
@@ -340,3 +340,16 @@ def test_decisions_on_a_split_of_its_own_are_none_on_training_photos_of_that_nam
     file = write(HEAD + f"0,b,wrong,,b/3.jpg,{keys[4]}\n")
     with pytest.raises(DataError, match=r"'b/3\.jpg' is another picture here"):
         own_labels(RetrievalData("folder", trained, tested), None, file)
+
+
+@pytest.mark.parametrize("column", ["true_label", "is_noisy"])
+def test_planted_wrong_labels_are_no_corrections(write, column):
+    """Taken for these, samples went to the side of their wrong class, which judged them."""
+    lines = [f"{name},{label},{label}" for name, label in zip(NAMES, LABELS, strict=True)]
+    file = write("\n".join([f"name,label,{column}", *lines]), "noisy.csv")
+    with pytest.raises(
+        InputError, match=rf"`{column}`, so its labels have wrong ones .* remove {column}"
+    ):
+        own_labels(parted(), file)
+    plain = write("\n".join(["name,label", *(line[:-2] for line in lines)]), "plain.csv")
+    assert own_labels(parted(), plain).data.train.labels.tolist() == LABELS[TRAINS].tolist()
