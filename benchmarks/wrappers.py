@@ -178,8 +178,8 @@ def print_table(name: str, rate: float, rows: dict[str, list[dict[str, Any]]]) -
             found, plain = column(own, key), column(rows["plain"], key)
             spread = found.std(ddof=1) if len(found) > 1 else float("nan")
             cells.append(f"{found.mean():.{digits}f} ({spread:.{digits}f})")
-            mean, error, low = (f"{number:.{digits}f}" for number in paired(found, plain))
-            against = f"{mean} ({error}, {low})"
+            mean, error, low = paired(found, plain)
+            against = f"{mean:+.{digits}f} ({error:.{digits}f}, {low:+.{digits}f})"
             cells.append("" if text == "plain" else against)
         seconds = column(own, "seconds").mean()
         print(f"| {text} | {' | '.join(cells)} | {seconds:.0f} |")

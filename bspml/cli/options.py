@@ -148,7 +148,7 @@ class AuditOptions:
         str | None,
         typer.Option(
             metavar="EARLIER.csv",
-            help="Earlier decisions or labels-corrected.csv; not asked again.",
+            help="Earlier decisions, or labels-corrected.csv: used, by name, and not asked again.",
         ),
     ] = None
     export: Annotated[
@@ -170,7 +170,7 @@ class AuditOptions:
         typer.Option(metavar="RATE", help="Exit with 3 above this estimate, with 2 without any."),
     ] = None
     images: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Photos, by their names.")
+        str | None, typer.Option(metavar="FOLDER", help="Images for the page; names are its files.")
     ] = None
     names: Annotated[
         str | None,

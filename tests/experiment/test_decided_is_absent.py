@@ -81,15 +81,21 @@ def assert_same(found, expected):
         assert weights == pytest.approx(their_weights, abs=1e-6)
 
 
+def trained_whatever_is_wrong(folder, method, *settings):
+    """Train twice, with other pictures in the place of those whose label is wrong: the same."""
+    x, labels = labelled_features()
+    others = x.copy()
+    others[list(WRONG)] = np.random.default_rng(9).normal(0, 3, (len(WRONG), WIDTH))
+    found = trained(folder / "a", method, x, labels, SAID, *settings)
+    assert_same(found, trained(folder / "b", method, others, labels, SAID, *settings))
+    return found
+
+
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("method", METHODS)
 def test_what_is_decided_to_be_wrong_trains_nobody(method, tmp_path):
     """Other pictures in the place of those whose label is wrong change nothing at all."""
-    x, labels = labelled_features()
-    others = x.copy()
-    others[list(WRONG)] = np.random.default_rng(9).normal(0, 3, (len(WRONG), WIDTH))
-    found = trained(tmp_path / "a", method, x, labels, SAID)
-    assert_same(found, trained(tmp_path / "b", method, others, labels, SAID))
+    found = trained_whatever_is_wrong(tmp_path, method)
     if found[2] is not None:
         decided = found[2][[*WRONG, *RIGHT, *RELABELLED]]
         assert decided.tolist() == [0.0] * len(WRONG) + [1.0] * 4
@@ -119,8 +125,4 @@ def test_a_new_label_is_as_if_it_had_been_given_and_found_right(method, tmp_path
     ids=lambda settings: settings[0],
 )
 def test_no_rule_of_the_curriculum_looks_at_what_is_decided_to_be_wrong(settings, tmp_path):
-    x, labels = labelled_features()
-    others = x.copy()
-    others[list(WRONG)] = np.random.default_rng(9).normal(0, 3, (len(WRONG), WIDTH))
-    found = trained(tmp_path / "a", "bspml", x, labels, SAID, *settings)
-    assert_same(found, trained(tmp_path / "b", "bspml", others, labels, SAID, *settings))
+    trained_whatever_is_wrong(tmp_path, "bspml", *settings)

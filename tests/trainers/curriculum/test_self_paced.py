@@ -200,11 +200,16 @@ def test_a_value_that_nothing_reads_is_told_of(options, remedied, said):
         bspml.SelfPacedCurriculum(weights, reset=True, warmup_rounds=2)
 
 
-@pytest.mark.parametrize("options", [{}, {"warmup": "cross-fit"}, {"repair": "confident"}], ids=str)
-def test_rounds_may_come_with_and_without_inference_mode(options):
+def noisy_features():
+    """(120, 12) around ten centres, and labels of which a fifth is wrong."""
     true = torch.arange(10).repeat_interleave(12)
     x = around_centres(true, 12, spread=0.5, seed=0)
-    given = bspml.noise.symmetric(true, 0.2, seed=0).labels
+    return x, bspml.noise.symmetric(true, 0.2, seed=0).labels
+
+
+@pytest.mark.parametrize("options", [{}, {"warmup": "cross-fit"}, {"repair": "confident"}], ids=str)
+def test_rounds_may_come_with_and_without_inference_mode(options):
+    x, given = noisy_features()
 
     def weighed(modes):
         curriculum = bspml.SelfPacedCurriculum(bspml.SampleWeights(given), **options)
@@ -225,9 +230,7 @@ def test_rounds_may_come_with_and_without_inference_mode(options):
     ids=str,
 )
 def test_a_round_under_autocast_is_the_same(options):
-    true = torch.arange(10).repeat_interleave(12)
-    x = around_centres(true, 12, spread=0.5, seed=0)
-    given = bspml.noise.symmetric(true, 0.2, seed=0).labels
+    x, given = noisy_features()
 
     def weighed(half):
         curriculum = bspml.SelfPacedCurriculum(bspml.SampleWeights(given), **options)
@@ -241,9 +244,7 @@ def test_a_round_under_autocast_is_the_same(options):
 
 
 def test_what_is_handed_out_is_the_caller_s():
-    true = torch.arange(10).repeat_interleave(12)
-    x = around_centres(true, 12, spread=0.5, seed=0)
-    given = bspml.noise.symmetric(true, 0.2, seed=0).labels
+    x, given = noisy_features()
     curriculum = bspml.SelfPacedCurriculum(bspml.SampleWeights(given))
     curriculum.update(x)
     first, state = curriculum.scores(), curriculum.state_dict()["update"]["p_values"].clone()
