@@ -362,7 +362,7 @@ class AutomaticUpdate:
             "in_half_a": self.in_half_a,
             "group": self.group,
             **self.rates.state_dict(),
-            "p_values": self.p_values,
+            "p_values": None if self.p_values is None else self.p_values.clone(),
             "pace": self.pace.state_dict(),
             "second": self.second.state_dict(),
         }

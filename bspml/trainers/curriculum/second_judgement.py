@@ -157,7 +157,7 @@ class SecondJudgement:
         """Return everything as plain values and tensors."""
         names = "passes", "last_share", "is_done", "left_out"
         numbers = {name: getattr(self, name) for name in names}
-        return {"trained_on": self.trained_on, **numbers}
+        return {"trained_on": self.trained_on.clone(), **numbers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what `state_dict` returned.
@@ -174,6 +174,6 @@ class SecondJudgement:
         passes = check_number(state["passes"], "passes", 0)
         left_out = check_number(state["left_out"], "left_out", 0, 1)
         share = check_number(state.get("last_share", 1.0), "last_share", 0, 1)  # unknown before
-        self.trained_on = trained_on
+        self.trained_on = trained_on.clone()
         self.passes, self.last_share = passes, share
         self.is_done, self.left_out = state["is_done"], left_out
