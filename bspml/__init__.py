@@ -68,7 +68,6 @@ _MOVED = {
     "bspml.records": "bspml.files.run",
     "bspml.run": "bspml.experiment.load",
     "bspml.sampled_contrastive": "bspml.statistics.sampled_contrastive",
-    "bspml.whitening": "bspml.statistics.whitening",
 }
 
 __all__ = [*_HOME, *_MODULES]

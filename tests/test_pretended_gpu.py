@@ -11,7 +11,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 import bspml
-from bspml.statistics.whitening import whiten_embeddings
 from helpers.draws import around_centres
 
 GPU = torch.device("cuda:0")
@@ -146,7 +145,6 @@ WAYS = {
     "sampled": lambda E, y: bspml.sampled_contrastive_statistics(E, y).everyone,
     "evaluate": lambda E, y: torch.tensor(list(bspml.evaluate(E, y).recall_at_k.values())),
     "audit": lambda E, y: torch.tensor(bspml.audit(E, y).noise_rate),
-    "whitened": lambda E, y: whiten_embeddings(E).cpu(),
     "auto": lambda E, y: weights_after("auto", {"warmup": "features"}, E, y),
     "auto, cross-fit": lambda E, y: weights_after("auto", {"warmup": "cross-fit"}, E, y),
     "paper": lambda E, y: weights_after("paper", {"target_maw": 0.7}, E, y),

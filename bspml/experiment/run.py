@@ -43,21 +43,6 @@ def experiment_of(config: Config | ClassificationConfig, data: Any = None) -> Ex
     return Classification(config, load_targets(config) if data is None else data)
 
 
-def check_experiment(config: Config | ClassificationConfig, data: Any) -> None:
-    """Find what cannot work before a folder is made or an hour is spent.
-
-    Builds every part of a method once: network, sampler, optimiser, curriculum.
-
-    Args:
-        config: the experiment.
-        data: its data, loaded.
-
-    Raises:
-        UserError: the mistake, one line.
-    """
-    experiment_of(config, data).check()
-
-
 def run_experiment(
     config: Config | ClassificationConfig,
     folder: RunFolder,

@@ -16,8 +16,7 @@ every point at once; the computed ones lie within e of the true ones.  Hence
 
     F'(d'_i - e_i - e - b) - k  <=  F(d_i)  <=  F'(d'_i + e_i + e + b) + k
 
-`p_value_bounds` gives these, `storey_bounds` what they leave open of Storey's noise rate.  Half of
-1 - confidence goes to the t_i, half to the null.
+`p_value_bounds` gives these.  Half of 1 - confidence goes to the t_i, half to the null.
 
 That is much, as the errors might all go one way.  So the rate is not read off these p-values: some
 thousand rows, drawn at random and spread evenly over the classes, are judged exactly against all
@@ -101,16 +100,6 @@ class SampledContrastiveStatistics(ContrastiveStatistics):
         referenced = self.class_support > 0
         own = referenced[self.codes[judged]].sum()
         return int(judged.sum()) * int(referenced.sum()) - int(own)
-
-    def storey_bounds(self, tail: float = 0.75) -> tuple[float, float]:
-        """Return ends between which Storey's plain noise rate lies that all N (C - 1) values would
-        give.
-
-        #{p > tail} / ((1 - tail) N), from the lowest and from the highest p-values.
-        """
-        low, high = (p[self.testable] for p in self.p_value_bounds())
-        share = [float((p > tail).double().mean() / (1 - tail)) for p in (low, high)]
-        return min(1.0, share[0]), min(1.0, share[1])
 
 
 @full_precision()

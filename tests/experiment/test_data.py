@@ -14,7 +14,7 @@ from bspml.data.labels.decisions import apply_decisions, read_decisions, write_c
 from bspml.errors import ConfigError, InputError
 from bspml.experiment.config import load_config
 from bspml.experiment.data import load_data
-from bspml.experiment.run import check_experiment, run_experiment
+from bspml.experiment.run import experiment_of, run_experiment
 from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
 from helpers.photos import save_photos
 
@@ -267,7 +267,7 @@ def test_fewer_classes_than_a_batch_takes_make_smaller_batches(photos, features,
     assert "`sampler.classes_per_batch` is 32; there are 4 classes" in lines.said[1]
     known = load_config(None, ["data.subset=5", "sampler.classes_per_batch=6"])
     with pytest.raises(ConfigError, match=r"is 6, .* has 5 classes; set sampler.classes_per_bat"):
-        check_experiment(known, load_data(known))
+        experiment_of(known, load_data(known)).check()
 
 
 @pytest.fixture
@@ -341,7 +341,7 @@ def test_a_method_that_needs_the_truth_is_refused_by_name(photos, method, said):
     settings = ["noise.kind=none", "noise.rate=0", f"training.methods=[{method}]"]
     config = folder_settings(photos, *settings)
     with pytest.raises(ConfigError, match=said):
-        check_experiment(config, load_data(config))
+        experiment_of(config, load_data(config)).check()
 
 
 def test_validation_holds_training_classes_out_and_leaves_the_test_alone(features):
@@ -414,7 +414,7 @@ def test_nothing_is_held_out_unasked_of_few_classes_or_of_those_of_the_test(tmp_
         assert any(note.startswith(says) for note in data.notes)
     waiting = load_config(None, [*settings, "training.patience=2"])
     with pytest.raises(ConfigError, match=r"`training\.patience` waits .* none is held out by def"):
-        check_experiment(waiting, data)
+        experiment_of(waiting, data).check()
 
 
 def test_a_file_of_labels_holds_out_by_the_labels_it_gives(tmp_path):

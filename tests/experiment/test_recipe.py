@@ -13,7 +13,7 @@ from bspml.experiment.config import load_config
 from bspml.experiment.data import load_data
 from bspml.experiment.engine import Workplace
 from bspml.experiment.retrieval import Retrieval
-from bspml.experiment.run import check_experiment, run_experiment
+from bspml.experiment.run import experiment_of, run_experiment
 from bspml.files import checkpoints
 from bspml.files.run import RecordLog, RunFolder
 from bspml.trainers.progress import Silent
@@ -159,7 +159,7 @@ def test_the_length_of_a_stretched_schedule_and_the_judge_of_patience_stay(whole
 def test_what_nothing_would_read_is_refused_before_training(settings, message):
     config = load_config(None, [*RECIPE[:3], RECIPE[-2], *settings])
     with pytest.raises(ConfigError, match=message):
-        check_experiment(config, load_data(config))
+        experiment_of(config, load_data(config)).check()
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(whole):

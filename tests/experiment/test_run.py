@@ -18,7 +18,7 @@ from bspml.data.labels import decisions
 from bspml.errors import CheckpointError, ConfigError, RunError
 from bspml.experiment.config import load_config
 from bspml.experiment.data import load_data
-from bspml.experiment.run import check_experiment, run_experiment
+from bspml.experiment.run import experiment_of, run_experiment
 from bspml.files import checkpoints
 from bspml.files.run import UNTRAINED, RecordLog, RunFolder, read_json, read_weights
 from bspml.trainers.progress import Silent
@@ -297,7 +297,7 @@ def test_every_method_trains_from_its_name_and_resumes(tmp_path):
 def test_a_method_that_cannot_be_is_refused_before_training(settings, said):
     def check():
         config = load_config(None, [*SMALL[:2], *SMALL[3:], *settings])  # no warm-up
-        check_experiment(config, load_data(config))
+        experiment_of(config, load_data(config)).check()
 
     with pytest.raises(ConfigError, match=said):
         check()

@@ -14,7 +14,7 @@ from bspml.experiment.classification.losses import SampleLoss
 from bspml.experiment.classification.networks import make_network
 from bspml.experiment.classification.training import Trainer
 from bspml.experiment.config import load_experiment
-from bspml.experiment.run import check_experiment, run_experiment
+from bspml.experiment.run import experiment_of, run_experiment
 from bspml.files import checkpoints
 from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
 from bspml.functional import superloss_confidence
@@ -277,7 +277,7 @@ def test_a_training_that_diverges_at_once_leaves_nothing_behind(tmp_path):
 def test_a_network_that_does_not_take_the_images_is_named_before_anything_is_made():
     config = load_experiment(None, [*SMALL[:2], "network.name=torchvision:alexnet"])
     with pytest.raises(ConfigError, match=r"torchvision:alexnet does not take the images of digi"):
-        check_experiment(config, load_data(config))
+        experiment_of(config, load_data(config)).check()
 
 
 @pytest.mark.usefixtures("undrawn")
