@@ -226,14 +226,15 @@ class AutomaticUpdate:
         if self.phase == "features" and self.group is None:
             self.group = find_copies(embeddings, self.codes)
         samples = Samples(embeddings, self.codes, reference, judged)
-        samples = samples.without_copies(self.group, self.weights.fixed.cpu())
+        samples = samples.without_copies(self.group, self.weights)
         if self.search.is_exact(samples.embeddings):
-            samples = samples.in_content_order()
+            samples = samples.in_content_order(self.weights)
+        rows = samples.judged & ~self.rates.absent(samples, self.weights)
         stats = self.search.contrastive_statistics(
             samples.embeddings,
             samples.codes,
             samples.reference,
-            None if bool(samples.judged.all()) else samples.judged.nonzero()[:, 0],
+            None if bool(rows.all()) else rows.nonzero()[:, 0],
             for_rate=self.rates.noise_rate is None,
         )
         solving = time.perf_counter()
@@ -254,7 +255,8 @@ class AutomaticUpdate:
             # Held from here on: an estimate from statistics under its own weights feeds on itself.
             self.rates = before.read_now(samples, self.weights).estimated(stats, samples)
         suspicion, errors = self._suspicion(stats, p_values, testable, samples)
-        untestable = int((judged & ~stats.testable).sum())
+        asked = judged & ~self.rates.absent(samples, self.weights)
+        untestable = int((asked & ~stats.testable).sum())
         if suspicion is None:  # nor do p-values or rates of such embeddings mean anything
             self.rates = before
             return not_judged(self.warmup) | self.rates.fields() | {"num_untestable": untestable}

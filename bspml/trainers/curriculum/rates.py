@@ -60,6 +60,16 @@ class HeldRates:
         apart, wrong = samples.apart(weights)
         return replace(self, apart=apart, apart_wrong=wrong, undecided=~samples.decided(weights))
 
+    def absent(self, samples: Samples, weights: SampleWeights) -> Bool[Tensor, " M"]:
+        """Return what was decided to be wrong before the estimate: nothing of it is looked at.
+
+        Args:
+            samples: that are judged.
+            weights: of all N.
+        """
+        decided = samples.decided_wrong(weights)
+        return decided if self == HeldRates() else decided & ~samples.among(self.undecided)
+
     def estimated(self, stats: ContrastiveStatistics, samples: Samples) -> HeldRates:
         """Return them with the rate of labels wrong at random.
 

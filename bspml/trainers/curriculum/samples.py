@@ -88,25 +88,33 @@ class Samples:
     classes: Tensor | None = None
 
     def without_copies(
-        self, group: Int[Tensor, " N"] | None, fixed: Bool[Tensor, " N"] | None = None
+        self, group: Int[Tensor, " N"] | None, weights: SampleWeights | None = None
     ) -> Samples:
         """Return one sample of each group and label, without placeholders.
 
         Args:
             group: (N,) int64, see `find_copies`.
-            fixed: (N,) what a person decided: a word on one copy is one on all under its label.
+            weights: of all N, of which some are decided: a word on one copy is one on all under
+                its label.
 
         Raises:
             InputError: copies leave fewer than two classes a sample to judge by.
         """
         if group is None:
             return self
-        once = Distinct.of_groups(group.numpy(), self.codes.numpy())
-        kept = np.flatnonzero(~once.placeholder)
-        rows, reference = torch.from_numpy(once.first[kept]), self.reference[once.first]
-        if fixed is not None:
-            said, words = _words_on_copies(once, fixed, self.reference)
+        groups, codes = group.numpy(), self.codes.numpy()
+        once = Distinct.of_groups(groups, codes)
+        reference = self.reference[once.first]
+        if weights is not None:
+            fixed = weights.fixed.cpu()
+            said, words = _words_on_copies(once, fixed, weights.weights.cpu().double())
+            wrong = (said & (words == 0)).numpy()[once.place]
+            # These are as absent: no other label of their picture.  The rest is as it was.
+            once = Distinct.of_groups(np.where(wrong, len(codes) + once.place, groups), codes)
+            words = _words_on_copies(once, fixed, self.reference)[1]
             reference = torch.where(said, words, reference)
+        kept = np.flatnonzero(~once.placeholder)
+        rows = torch.from_numpy(once.first[kept])
         reference = reference[kept] * torch.from_numpy(once.vouching[kept])
         there = self.codes[self.reference > 0].unique()  # fewer: not for the copies
         if len(self.codes[rows][reference > 0].unique()) < 2 <= len(there):
@@ -118,13 +126,18 @@ class Samples:
         embeddings = self.embeddings[rows.to(self.embeddings.device)]
         return Samples(embeddings, self.codes[rows], reference, self.judged[rows], once, kept)
 
-    def in_content_order(self) -> Samples:
+    def in_content_order(self, weights: SampleWeights) -> Samples:
         """Return them as an audit takes them: sums are rounded alike in any order of the rows.
 
-        Of several processes, each of which may have rounded its rows otherwise, the first decides.
+        Those that a person decided to be wrong come last, and so number no class.  Of several
+        processes, each of which may have rounded its rows otherwise, the first decides.
+
+        Args:
+            weights: of all N.
         """
         rows = rows_to_judge(self.embeddings)
         order = from_main(lambda: content_order(rows, self.codes.numpy()))
+        order = order[np.argsort(self.decided_wrong(weights).numpy()[order], kind="stable")]
         given = self.codes.numpy()[order]
         codes = by_first_appearance(given)
         return Samples(
@@ -201,6 +214,15 @@ class Samples:
         """
         fixed, words = self._decided(weights)
         return torch.where(fixed, words, values)
+
+    def decided_wrong(self, weights: SampleWeights) -> Bool[Tensor, " M"]:
+        """Say which labels a person decided to be wrong: these are as absent, and not judged.
+
+        Args:
+            weights: of all N.
+        """
+        fixed, words = self._decided(weights)
+        return fixed & (words == 0)
 
     def decided(self, weights: SampleWeights) -> Bool[Tensor, " N"]:
         """Say what a person decided, of copies under one label by a word on any of them.

@@ -250,9 +250,7 @@ class SelfPacedCurriculum(OldNames):
 
     def _detection(self) -> dict[str, Any]:
         """How well the given labels are told apart, where the truth is known."""
-        if self._truth is None:
-            return {}
-        return self._truth.figures(self.weights, self.scores())
+        return {} if self._truth is None else self._truth.figures(self.weights, self.scores())
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the weights themselves, which `SampleWeights` saves."""

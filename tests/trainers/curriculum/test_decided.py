@@ -1,5 +1,6 @@
 """What a person decided changes no verdict on the labels that nobody decided on."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -74,3 +75,54 @@ def test_whose_labels_the_share_is_of_is_saved():
     again.load_state_dict(state)
     assert again._update.rates.undecided is None
     again.update(X)
+
+
+def mean_of_three_words(seed):
+    """72 sums of words in 6 classes, some of which share none, a fifth of the labels wrong."""
+    draw = np.random.default_rng(seed)
+    true = np.repeat(np.arange(6), 12)
+    words = draw.normal(size=(6, 8, 16))
+    points = np.stack([words[c, draw.choice(8, 3, replace=False)].mean(0) for c in true])
+    wrong = draw.random(72) < 0.2
+    given = np.where(wrong, (true + draw.integers(1, 6, 72)) % 6, true)
+    return torch.tensor(points).float(), given, np.flatnonzero(wrong)[:8]
+
+
+def judged_after(points, given, decided):
+    weights = bspml.SampleWeights(given)
+    weights.fix(decided, [0.0] * len(decided))
+    record = bspml.SelfPacedCurriculum(weights).update(points)
+    return weights.weights, (record.noise_rate, record.total_rate, record.num_untestable)
+
+
+@pytest.mark.parametrize("seed", [5, 16, 18, 32])  # few values: a single one moves the rate
+def test_what_a_label_decided_to_be_wrong_shows_tells_nothing(seed):
+    points, given, decided = mean_of_three_words(seed)
+    expected, told = judged_after(points, given, decided)
+    for other in range(6):
+        draw = torch.Generator().manual_seed(other)
+        points[decided] = 0.6 * torch.randn(8, 16, generator=draw)
+        weights, again = judged_after(points, given, decided)
+        assert torch.equal(weights, expected)
+        assert again == told
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_label_decided_to_be_wrong_is_no_other_label_of_its_copies(seed):
+    """Twelve of them show what a right sample of another class shows: as if they were absent."""
+    draw = torch.Generator().manual_seed(seed)
+    true = torch.arange(8).repeat_interleave(20)
+    points = torch.randn(8, 12, generator=draw)[true] + 0.35 * torch.randn(160, 12, generator=draw)
+    given, wrong = true.clone(), torch.randperm(160, generator=draw)[:32]
+    given[wrong] = (given[wrong] + torch.randint(1, 8, (32,), generator=draw)) % 8
+    decided, right = wrong[:12], (given == true).nonzero()[:, 0]
+    for row in decided:
+        points[row] = points[right[given[right] != given[row]][7 * row % 90]]
+    rest = torch.ones(160, dtype=torch.bool)
+    rest[decided] = False
+    weights, told = judged_after(points, given, decided.numpy())
+    expected, again = judged_after(points[rest], given[rest], [])
+    assert torch.equal(weights[rest], expected)
+    assert told[2] == again[2]
+    of_all = [rate * len(rest[rest]) / 160 + 12 / 160 for rate in again[:2]]
+    assert told[:2] == pytest.approx(of_all, abs=1e-9)

@@ -127,7 +127,7 @@ def test_the_second_judgement_keeps_the_share_with_the_smallest_odds():
         (record,) = rounds(curriculum, embeddings, 1)
     held, kept = curriculum._update.rates.noise_rate, weights.weights > 0
     every = torch.ones(N, dtype=torch.bool)
-    taken = Samples(embeddings, given, before, every).in_content_order()
+    taken = Samples(embeddings, given, before, every).in_content_order(weights)
     labels = taken.labels(weights)
     audit = judge_labels(taken.embeddings, labels, taken.reference, rows=every, random_rate=held)
     odds = taken.spread(torch.from_numpy(audit.odds))
