@@ -7,7 +7,7 @@ workers read them.  So a batch needs to carry nothing: its rows are the oldest t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -35,6 +35,7 @@ class DrawnRows(PKSampler):
     """
 
     _drawn: deque[list[int]] | None = None
+    _follows = False  # a state's seed, as nobody chose its own
 
     def __iter__(self) -> Iterator[list[int]]:
         drawn = self._drawn = deque()  # what an iteration that was broken off drew comes no more
@@ -64,14 +65,27 @@ class DrawnRows(PKSampler):
 
     @classmethod
     def of_size(cls, codes: Tensor, batch_size: Any) -> DrawnRows:
-        """Make one of four samples of each class.
+        """Make one of four samples of each class; the seed is torch's, or a loaded state's.
 
         Args:
             codes: (N,) classes.
             batch_size: the most rows of a batch.
         """
         classes = classes_per_batch(codes, batch_size, "batch_size")
-        return cls(codes.cpu(), classes, SAMPLES_PER_CLASS)
+        made = cls(codes.cpu(), classes, SAMPLES_PER_CLASS, seed=torch.initial_seed())
+        made._follows = True
+        return made
+
+    def check_drawn_from(self, saved: Mapping[str, Any]) -> None:
+        """Raise a CheckpointError unless `saved`, a `drawn_from()`, is this sampler's."""
+        if self._follows:
+            check_whole(saved.get("seed"), "seed", low=0)
+            saved = {**saved, "seed": self.seed}
+        super().check_drawn_from(saved)
+
+    def follow(self, saved: Mapping[str, Any]) -> None:
+        """Take over the seed of a checked `drawn_from()`, where this was made by `of_size`."""
+        self.seed = saved["seed"] if self._follows else self.seed
 
 
 def classes_per_batch(codes: Tensor, batch_size: Any, name: str) -> int:

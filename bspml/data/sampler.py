@@ -341,6 +341,7 @@ class PKSampler(BatchSampler):
                 f"`state` must be what PKSampler.state_dict() returned; {why[:200].rstrip('.')}. "
                 "Was another object's state saved under this name?"
             ) from err
+        self.follow(state["drawn_from"])
         self.set_epoch(epoch, position)
         self._shown, self._through = shown, through
 
@@ -368,6 +369,9 @@ class PKSampler(BatchSampler):
                     f"{key}={value}: the remaining batches cannot be the same. Build it with the "
                     "arguments and labels of the saved run."
                 )
+
+    def follow(self, saved: Mapping[str, Any]) -> None:
+        """Keep the seed: it was given, and is that of `saved`, a checked `drawn_from()`."""
 
     def drawn_from(self) -> dict[str, Any]:
         """Everything but epoch and rows that the order depends on, as plain values."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sized
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from bspml.data.dataset_labels import labels_said
 from bspml.data.sampler import PKSampler
 from bspml.errors import InputError
+from bspml.tensors.checks import encode_labels
+from bspml.weights.state import SampleWeights
 
 
 def part_of(batch: Any, key: Any, what: str) -> Any:
@@ -76,4 +80,30 @@ def check_loader(loader: Any, sampler: PKSampler) -> None:
         raise InputError(
             "training must draw from the `loader` that the callback was made with, or from its "
             "batch_sampler; got another. Give `fit` that one, or let `train_dataloader` return it."
+        )
+
+
+def check_same_labels(dataset: Any, weights: SampleWeights, name: str) -> None:
+    """Refuse a data set of other labels: each sample would get the weight of a stranger.
+
+    Names of classes may differ, and what says one class, or one for every row, is no label.
+
+    Args:
+        dataset: as many rows as `weights`.
+        weights: of the rows.
+        name: of `dataset`, for the message.
+
+    Raises:
+        InputError: it says labels, which group its rows otherwise.
+    """
+    labels = labels_said(dataset)
+    if labels is None or labels.ndim != 1:
+        return
+    codes = encode_labels(labels, len(weights), name).codes
+    both = torch.stack([codes, weights.codes.cpu()])
+    classes = [len(row.unique()) for row in both]
+    if {both.unique(dim=1).shape[1]} != set(classes) and classes[0] not in (1, len(codes)):
+        raise InputError(
+            f"`{name}` has other labels than the weights were made of: they group its rows "
+            "otherwise. Make the weights of the labels that are trained on, in their order."
         )

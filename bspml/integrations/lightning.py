@@ -24,7 +24,7 @@ import importlib
 import math
 import sys
 import warnings
-from collections.abc import Callable, Sized
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,7 +46,7 @@ from bspml.integrations.other_data import OtherData
 from bspml.integrations.training_loader import TrainingLoader
 from bspml.networks import embed_by_ranks
 from bspml.shapes import Tensor
-from bspml.tensors.arguments import check_flags, check_kind
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_whole
 from bspml.trainers import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
 from bspml.trainers.ignored_weights import refuse_ignored
@@ -102,7 +102,8 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         labels: (N,) of the data set, where it has no column, `targets` or `labels` that say them.
         embed: maps a batch of inputs to (B, D), such as a part of the module; None: the module.
         data: what is embedded in place of the loader's data set, such as the same images without
-            augmentation: a tensor (N, ...) or a data set, of inputs as `embed` takes them.
+            augmentation: a tensor (N, ...) or a data set, of inputs as `embed` takes them, in the
+            same order: labels that it says are compared.
         keys: where input and label stand in an item and in a batch, by default first and second;
             and third, if items say it, as `bspml.IndexedDataset` has them, the row.
 
@@ -158,11 +159,9 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         self.loader = TrainingLoader(loader, keys)
         made_with = {"warmup": warmup, "labels": labels}
         self.curriculum = make_curriculum(curriculum, self.loader.labels_said, **made_with)
-        self.weights, self.data = self.curriculum.weights, self.loader.dataset
-        if data is not None:
-            check_kind(data, "data", Sized, "a tensor (N, ...) or a data set with a length")
-            self.data = data
-        self.sampler = self.loader.fit_to(self.weights, len(self.data))
+        self.weights = self.curriculum.weights
+        self.data = self.loader.dataset if data is None else data
+        self.sampler = self.loader.fit_to(self.weights, self.data)
         self.embed, self.batch_size = embed, 256
         self.records: list[CurriculumRecord] = []
         self.epoch, self.step, self.epoch_ended, self.reset_due = 0, 0, False, False

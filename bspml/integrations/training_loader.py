@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any
 
 import torch
@@ -14,9 +14,11 @@ from torch.utils.data import DataLoader, SequentialSampler, Subset
 from bspml.data.dataset_labels import labels_of
 from bspml.data.drawn_rows import DrawnRows, check_order
 from bspml.data.sampler import PKSampler
+from bspml.distributed.rows import copy_of_main
 from bspml.errors import InputError
-from bspml.integrations.batches import part_of
+from bspml.integrations.batches import check_same_labels, part_of
 from bspml.networks import InputBatches
+from bspml.tensors.arguments import check_kind
 from bspml.trainers.made_parts import make_sampler
 from bspml.weights.state import SampleWeights
 
@@ -65,27 +67,30 @@ class TrainingLoader:
         remedy = "Pass them: CurriculumCallback(loader, labels=labels)."
         return labels_of(self.dataset, "loader.dataset", remedy)
 
-    def fit_to(self, weights: SampleWeights, embedded: int) -> PKSampler:
+    def fit_to(self, weights: SampleWeights, embedded: Any) -> PKSampler:
         """Return the loader's sampler; that of a plain one is made, where its labels fit.
 
         Args:
             weights: one per item.
-            embedded: samples that are embedded.
+            embedded: data set or tensor of the samples that are embedded.
 
         Raises:
             InputError: other numbers of samples, batches of too few rows, or labels of others.
         """
+        check_kind(embedded, "data", Sized, "a tensor (N, ...) or a data set with a length")
         items = len(self.dataset)
         if self.is_plain:
             size = self.loader.batch_size or getattr(self.loader.batch_sampler, "batch_size", None)
             self.sampler = make_sampler(weights, items, self._labels_at, size)
-        sizes = len(weights), self.sampler.drawn_from()["num_samples"], items, embedded
+        sizes = len(weights), self.sampler.drawn_from()["num_samples"], items, len(embedded)
         if len(set(sizes)) > 1:
             raise InputError(
                 "weights, sampler, data set of `loader` and `data` must have one row per sample; "
                 f"got {sizes[0]}, {sizes[1]}, {sizes[2]} and {sizes[3]}. Make them of the same "
                 "labels."
             )
+        if embedded is not self.dataset:
+            check_same_labels(embedded, weights, "data")
         return self.sampler
 
     def _labels_at(self, rows: list[int]) -> Any:
@@ -123,6 +128,8 @@ class TrainingLoader:
     def begin(self) -> None:
         """Have the loader draw from the sampler, as if it had been made with it."""
         held = vars(self.loader)  # a DataLoader forbids to set its sampler; it is asked for anew
+        if self.is_plain:
+            self.sampler.seed = int(copy_of_main(torch.tensor(self.sampler.seed)))
         if self._before is None:
             self._before = {name: held[name] for name in ("batch_sampler", "sampler", "generator")}
         # As of a loader made with it; the iterator is that of workers that stay.  Opening it would

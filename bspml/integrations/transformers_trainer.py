@@ -22,14 +22,15 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from bspml.auditing import AuditReport, audit
-from bspml.data.dataset_labels import column_of, labels_of, labels_said
+from bspml.data.dataset_labels import column_of, labels_of
 from bspml.data.drawn_rows import SAMPLES_PER_CLASS, classes_per_batch
 from bspml.data.sampler import PKSampler
 from bspml.errors import InputError, import_optional
 from bspml.files import checkpoints
 from bspml.files.columns import TEXT_COLUMNS
+from bspml.integrations.batches import check_same_labels
 from bspml.tensors.arguments import check_kind
-from bspml.tensors.checks import check_whole, encode_labels
+from bspml.tensors.checks import check_whole
 from bspml.tensors.modes import in_eval_mode
 from bspml.tensors.row_checks import embedded_rows
 from bspml.trainers.curriculum import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
@@ -122,6 +123,8 @@ class TrainerCurriculum(transformers.TrainerCallback):
                 'the trainer cannot give. Use warmup="features": the model is pretrained.'
             )
         check_kind(sampler, "sampler", (PKSampler, NoneType), "a PKSampler or None")
+        if sampler is None:
+            _check_order(trainer)
         self.sampler = self._default_sampler() if sampler is None else sampler
         of_sampler = self.sampler.drawn_from()["num_samples"]
         for name, rows in (("curriculum", len(self.weights)), ("sampler", of_sampler)):
@@ -135,7 +138,7 @@ class TrainerCurriculum(transformers.TrainerCallback):
                 "`sampler` must have as many batches in each epoch, for the trainer counts its "
                 f"steps ahead. Make it with batches_per_epoch={len(self.sampler)}."
             )
-        self._check_labels()
+        check_same_labels(self.rows.dataset, self.weights, "trainer.train_dataset")
         self.records: list[CurriculumRecord] = []
         self.loss: nn.Module | None = None  # whose own state is saved, too
         self._updated_at, self._announced = 0, False
@@ -160,20 +163,6 @@ class TrainerCurriculum(transformers.TrainerCallback):
         remedy = "Pass curriculum=SelfPacedCurriculum(SampleWeights(labels))."
         return labels_of(self.rows.dataset, "trainer.train_dataset", remedy)
 
-    def _check_labels(self) -> None:
-        """Refuse a table of other labels: each sample would get the weight of a stranger."""
-        labels = labels_said(self.rows.dataset)
-        if labels is None:
-            return
-        codes = encode_labels(labels, len(self.rows), "trainer.train_dataset").codes
-        both = torch.stack([codes, self.weights.codes.cpu()])
-        counts = {both.unique(dim=1).shape[1], *(len(codes.unique()) for codes in both)}
-        if len(counts) > 1:
-            raise InputError(
-                "`curriculum` has weights of other labels than the data set says: they group "
-                "its rows otherwise. Make them of the labels that are trained on, in their order."
-            )
-
     def texts(self) -> list[str] | None:
         """Return the (N,) texts of the data set, its only ones or by a known name, or None."""
         columns = getattr(self.rows.dataset, "column_names", None) or ()
@@ -187,7 +176,8 @@ class TrainerCurriculum(transformers.TrainerCallback):
         args, codes = self.trainer.args, self.weights.codes.cpu()
         size = classes_per_batch(codes, args.train_batch_size, "per_device_train_batch_size")
         once = PKSampler(codes, size, SAMPLES_PER_CLASS)
-        return PKSampler(codes, size, SAMPLES_PER_CLASS, len(once), seed=int(args.seed))
+        seed = args.seed if args.data_seed is None else args.data_seed
+        return PKSampler(codes, size, SAMPLES_PER_CLASS, len(once), seed=int(seed))
 
     def _loader(self, **options: Any) -> DataLoader:
         args = self.trainer.args
@@ -267,12 +257,12 @@ class TrainerCurriculum(transformers.TrainerCallback):
 
     def _train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Remember where the trainer resumes from: it tells no callback."""
-        is_added = self in self.trainer.callback_handler.callbacks
-        if not is_added or self.trainer.train_dataset is not self.rows.dataset:
+        added = self.trainer.callback_handler.callbacks.count(self)
+        if added != 1 or self.trainer.train_dataset is not self.rows.dataset:
+            was = "not added to it", "made for another `trainer.train_dataset`", "added to it twice"
             raise InputError(
-                "the trainer's CurriculumCallback was "
-                + ("made for another `trainer.train_dataset`" if is_added else "not added to it")
-                + ". Set that first, make the callback, then call trainer.add_callback(callback)."
+                f"the trainer's CurriculumCallback was {was[min(added, 2)]}. Set that first, make "
+                "the callback, then call trainer.add_callback(callback) once."
             )
         checkpoint = resume_from_checkpoint
         if checkpoint is True:
@@ -379,6 +369,18 @@ def _collated(collator: Any, items: list[dict[str, Any]]) -> dict[str, Any]:
     """Collate items without their index, which the collator does not know, and add it again."""
     index = torch.tensor([item.pop(INDEX) for item in items])
     return {**collator(items), INDEX: index}
+
+
+def _check_order(trainer: Any) -> None:
+    """Refuse to draw from all rows in the place of what may draw from some."""
+    for name in ("get_train_dataloader", "_get_train_sampler"):
+        owner = next((kind for kind in type(trainer).__mro__ if name in vars(kind)), type(trainer))
+        if owner.__module__.split(".")[0] not in ("transformers", "sentence_transformers"):
+            raise InputError(
+                f"`trainer` draws its rows by {owner.__name__}.{name}, which may leave some out, "
+                "and the curriculum's batches come from all. Choose rows in `train_dataset`, or "
+                "pass a `sampler`, a PKSampler, which draws in its place."
+            )
 
 
 def _check_dataset(dataset: Any) -> Any:

@@ -387,6 +387,7 @@ class AlternatingTrainer:
         check_trainer_state(state, t.optimizers, len(t.dataset), self._full_round)
         state = copy.deepcopy(state)  # an optimiser takes tensors over, and writes into them
         self.parts.load_state_dict(state)
+        self.sampler.follow(state["drawn_from"])
         position = state["position"]
         self.round, self.step, self.steps = position["round"], position["step"], position["steps"]
         self.lr, self._step_ended = position.get("lr"), position.get("step_ended", True)  # may lack

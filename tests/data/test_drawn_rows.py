@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, SubsetRandomSampler
 
 import bspml
 from bspml.data.drawn_rows import DrawnRows, check_order, classes_per_batch
-from bspml.errors import InputError
+from bspml.errors import CheckpointError, InputError
 
 LABELS = torch.arange(6).repeat_interleave(8)
 ITEMS = [(torch.tensor([float(row)]), int(label)) for row, label in enumerate(LABELS)]
@@ -16,6 +16,7 @@ ITEMS = [(torch.tensor([float(row)]), int(label)) for row, label in enumerate(LA
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_each_batch_finds_its_rows_also_after_one_that_was_broken_off(workers):
+    torch.manual_seed(0)
     sampler = DrawnRows.of_size(LABELS, 19)
     loader = DataLoader(ITEMS, batch_sampler=sampler, num_workers=workers)
     next(iter(loader))
@@ -45,6 +46,25 @@ def test_parts_of_a_batch_take_its_rows_in_turn_and_other_numbers_are_refused():
     with pytest.raises(InputError, match=r"the batch has 16 labels, and 0 rows were drawn"):
         DrawnRows(LABELS, 4).take(16)
     assert pickle.loads(pickle.dumps(DrawnRows(LABELS, 4))).drawn_from()["num_samples"] == 48
+
+
+def test_the_seed_is_torchs_or_that_of_the_state_that_it_goes_on_from():
+    drawn = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        sampler = DrawnRows.of_size(LABELS, 16)
+        drawn.append(list(sampler))
+    assert drawn[0] == drawn[1] != drawn[2]
+    state = bspml.PKSampler(LABELS, 4, 4, seed=1).state_dict()
+    sampler.load_state_dict(state)
+    assert list(sampler) == drawn[0]
+    for seed in (None, -1):
+        state["drawn_from"]["seed"] = seed
+        with pytest.raises(CheckpointError, match="`seed`"):
+            sampler.load_state_dict(state)
+    chosen = DrawnRows(LABELS, 4, 4, seed=2)  # somebody's own
+    with pytest.raises(CheckpointError, match="saved with seed=1, this sampler has seed=2"):
+        chosen.load_state_dict(bspml.PKSampler(LABELS, 4, 4, seed=1).state_dict())
 
 
 def test_a_batch_has_two_classes_at_least():

@@ -310,7 +310,9 @@ class Unlisted(torch.utils.data.Dataset):
 
 def test_weights_of_other_labels_are_refused_by_what_the_data_set_says_or_its_batches(tmp_path):
     others = bspml.SelfPacedCurriculum(bspml.SampleWeights(np.roll(LABELS, 1)))
-    with pytest.raises(InputError, match="weights of other labels than the data set says"):
+    with pytest.raises(
+        InputError, match=r"`trainer\.train_dataset` has other labels than the weights"
+    ):
         CurriculumCallback(trainer_of(tmp_path, rows=Unlisted(ROWS, LABELS)), others)
     trainer = trainer_of(tmp_path)  # a list of dictionaries says none
     trainer.add_callback(CurriculumCallback(trainer, others))
@@ -441,6 +443,10 @@ def test_a_callback_that_would_not_judge_this_training_is_refused(tmp_path):
     with pytest.raises(InputError, match="made for another trainer"):
         other.train()
     trainer.add_callback(callback)
+    trainer.add_callback(callback)  # as where a notebook's cell runs twice
+    with pytest.raises(InputError, match="was added to it twice"):
+        trainer.train()
+    trainer.pop_callback(callback)
     trainer.train_dataset = ROWS[:60]
     with pytest.raises(InputError, match=r"made for another `trainer\.train_dataset`"):
         trainer.train()
@@ -449,6 +455,26 @@ def test_a_callback_that_would_not_judge_this_training_is_refused(tmp_path):
     forgetful.add_callback(CurriculumCallback(forgetful, of_list(), loss=loss))
     with pytest.raises(InputError, match=r"OfItsOwn\.compute_loss does not call the loss"):
         forgetful.train()
+
+
+def test_who_draws_rows_by_a_loader_of_its_own_is_refused_or_says_how(tmp_path):
+    class Choosing(transformers.Trainer):
+        def _get_train_sampler(self, *rows):
+            return torch.utils.data.SubsetRandomSampler(range(60))
+
+    trainer = trainer_of(tmp_path, Choosing)
+    with pytest.raises(InputError, match=r"by Choosing\._get_train_sampler, .* pass a `sampler`"):
+        CurriculumCallback(trainer, of_list())
+    sampler = bspml.PKSampler(LABELS, 4, 4, batches_per_epoch=5)
+    assert CurriculumCallback(trainer, of_list(), sampler).sampler is sampler
+
+
+def test_the_seed_of_the_data_is_that_of_the_batches(tmp_path):
+    seeds = {"of all": {"seed": 3}, "of the data": {"seed": 1, "data_seed": 3}}
+    of = {k: CurriculumCallback(trainer_of(tmp_path, **v), of_list()) for k, v in seeds.items()}
+    assert list(of["of all"].sampler) == list(of["of the data"].sampler)
+    other = CurriculumCallback(trainer_of(tmp_path, seed=1), of_list())
+    assert list(other.sampler) != list(of["of all"].sampler)
 
 
 def test_parts_of_another_kind_are_refused_where_they_are_handed_over(tmp_path):

@@ -414,7 +414,7 @@ def by_hand(**options):
     fit.module = Module(bspml.Weighted(MultiSimilarityLoss(), fit.weights))
     fit.loader = DataLoader(
         bspml.IndexedDataset(TensorDataset(POINTS, LABELS)),
-        batch_sampler=bspml.PKSampler(LABELS, 4, 4),
+        batch_sampler=bspml.PKSampler(LABELS, 4, 4, seed=1),
         **options,
     )
     fit.callback = CurriculumCallback(fit.loader, fit.curriculum)
@@ -817,6 +817,20 @@ def test_the_ranks_share_and_lightning_must_not(monkeypatch):
     assert shared == [(0, 2)]
 
 
+def test_batches_are_of_the_users_seed_which_the_ranks_share(monkeypatch):
+    batches = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        callback = CurriculumCallback(plain_loader())
+        batches.append(list(callback.sampler))
+    assert batches[0] == batches[1] != batches[2]
+    where = "bspml.integrations.training_loader.copy_of_main"
+    monkeypatch.setattr(where, lambda own: own.fill_(1))  # as if the first rank's were 1
+    callback.setup(pl.Trainer(**QUIET), None, "fit")
+    callback.sampler.set_epoch(0)
+    assert list(callback.sampler) == batches[0]
+
+
 def test_wrong_use_is_one_sentence():
     fit = Fit({})
     with pytest.raises(InputError, match=r"comes first: CurriculumCallback\(loader, curriculum\)"):
@@ -825,6 +839,11 @@ def test_wrong_use_is_one_sentence():
         CurriculumCallback(fit.loader, "auto")
     with pytest.raises(InputError, match="one row per sample; got 96, 96, 96 and 4"):
         CurriculumCallback(fit.loader, fit.curriculum, data=POINTS[:4])
+    turned = TensorDataset(POINTS.flip(0), LABELS.flip(0))
+    with pytest.raises(InputError, match="`data` has other labels than the weights"):
+        CurriculumCallback(fit.loader, fit.curriculum, data=turned)
+    for labels in (LABELS + 7, torch.arange(len(LABELS))):  # other names; and no label at all
+        CurriculumCallback(fit.loader, fit.curriculum, data=TensorDataset(POINTS, labels))
     for batch in ([POINTS, LABELS], {"image": POINTS}, POINTS):
         with pytest.raises(InputError, match=r"the batch must have the data-set row at 2; got"):
             fit.callback.on_train_batch_start(fit.trainer, fit.module, batch, 0)

@@ -253,7 +253,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(tmp_path):
     for refused, arguments, message in (
         (torch.nn.Linear(1, 1), (), "must be a SentenceTransformerTrainer; got Linear"),
         (trainer, (of_others,), "`curriculum` must be of the 72 rows.*got one of 60"),
-        (trainer, (shifted,), "weights of other labels than the data set says"),
+        (trainer, (shifted,), r"`trainer\.train_dataset` has other labels than the weights"),
         (trainer, (halves,), 'warmup="features"'),
         (trainer, (None, bspml.PKSampler(LABELS[:60], 2)), "`sampler` must be of the 72 rows"),
         (unlabelled, (), "must say its labels, in a column"),
