@@ -14,7 +14,13 @@ import numpy as np
 
 from bspml.data.labels.own_labels import held_labels
 from bspml.errors import DataError, InputError
-from bspml.files.columns import NAME_COLUMNS, TEXT_COLUMNS, has_twins, telling_names
+from bspml.files.columns import (
+    NAME_COLUMNS,
+    NUMBER_COLUMNS,
+    TEXT_COLUMNS,
+    has_twins,
+    telling_names,
+)
 from bspml.files.matching import first_other, rows_in
 from bspml.files.tables import read_labels, read_texts
 from bspml.words import shown
@@ -85,7 +91,7 @@ def columns_of(path: str, n: int) -> dict[str, list[str]]:
     """
     if Path(path).suffix.lower() == ".txt":
         return {}
-    columns = read_texts(path, (*NAME_COLUMNS, *TEXT_COLUMNS, "split"))
+    columns = read_texts(path, (*NAME_COLUMNS, *TEXT_COLUMNS, *NUMBER_COLUMNS, "split"))
     return {name: cells for name, cells in columns.items() if cells and len(cells) == n}
 
 
@@ -93,7 +99,8 @@ def in_order_of(own: dict[str, list[str]], beside: Labelled, labels: str, what: 
     """Return labels and what stands beside them in the order of samples, where both name them.
 
     Any column of names of the one side may be matched by any of the other.  Those that tell no
-    samples apart, such as a column of products, count where a side has no better one.
+    samples apart, such as a column of products, count where a side has no better one.  Without
+    names, numbers that both give their samples count, if they are the same ones.
 
     Args:
         own: columns of the samples, in their order, as `columns_of` returns them.
@@ -106,7 +113,10 @@ def in_order_of(own: dict[str, list[str]], beside: Labelled, labels: str, what: 
     """
     pairs = [(a, b) for a in _names(own) for b in _names(beside.columns) if len(a) == len(b)]
     telling = [pair for pair in pairs if not any(map(has_twins, pair))]
-    for ours, theirs in telling or pairs:
+    numbers = [
+        (own[k], beside.columns[k]) for k in NUMBER_COLUMNS if k in own.keys() & beside.columns
+    ]
+    for ours, theirs in telling or pairs or numbers:
         rows = rows_in(theirs, ours)
         if rows is not None:
             columns = {key: [cells[row] for row in rows] for key, cells in beside.columns.items()}

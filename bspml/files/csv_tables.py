@@ -14,6 +14,7 @@ from bspml.files.columns import (
     INDEX,
     LABEL_COLUMNS,
     PASSED_OVER,
+    UNNAMED,
     are_names,
     as_floats,
     column_names,
@@ -135,7 +136,8 @@ def label_column(rows: Rows, where: str | os.PathLike[str] | None = None) -> np.
 def text_columns(rows: Rows, wanted: Sequence[str]) -> dict[str, list[str]]:
     """Return {name of a column: its N cells}, no cells where it is not wanted.
 
-    A nameless first column that holds a text of its own for each row is the column `name`.
+    A nameless first column that holds a text of its own for each row is the column `name`, else
+    `UNNAMED`.
 
     Args:
         rows: of a table, the header first.
@@ -147,6 +149,8 @@ def text_columns(rows: Rows, wanted: Sequence[str]) -> dict[str, list[str]]:
     if not rows:
         return {}
     names, cells = _header(rows), [rows[1 + i] for i in _order(rows)]
+    if UNNAMED not in names:
+        names[0] = names[0] or UNNAMED
     return wanted_cells(names, wanted, lambda place: [bare_cell(row[place]) for row in cells])
 
 

@@ -18,6 +18,7 @@ from bspml.files.columns import (
     EMBEDDING_NAMES,
     INDEX,
     PASSED_OVER,
+    UNNAMED,
     are_names,
     as_floats,
     column_names,
@@ -63,6 +64,8 @@ def _frame(file: BufferedIOBase) -> tuple[Any, list[str]]:
     is_nameless = frame.index.names == [None] and "name" not in column_names(frame.columns)
     if is_nameless and _holds_text(frame.index) and are_names([*map(str, frame.index)]):
         frame.index.name = "name"
+    elif frame.index.names == [None] and UNNAMED not in column_names(frame.columns):
+        frame.index.name = UNNAMED
     if any(name is not None for name in frame.index.names):
         index = column_names(name for name in frame.index.names if name is not None)
         twice = sorted(set(index) & set(column_names(frame.columns)))
@@ -144,7 +147,7 @@ def parquet_beside(file: BufferedIOBase) -> dict[str, list[str]]:
     frame, names = _frame(file)
     label, columns = label_place(names), dict[str, list[str]]()
     for place, name in enumerate(names):
-        if place != label and name not in ("", INDEX):
+        if place != label and name not in ("", INDEX, UNNAMED):
             with contextlib.suppress(DataError):  # lists, which no cell holds
                 values = frame.iloc[:, place]
                 cells, is_text = _cells(values, name), _holds_text(values)

@@ -149,9 +149,7 @@ def test_the_nameless_index_of_a_frame_is_its_names_if_it_holds_some(tmp_path, o
         return labelled(*files, "LABELS").labels.tolist()
 
     assert labels_read([f"{i}.jpg" for i in range(6)]) == [f"class{i}" for i in range(6)]
-    # Numbers of rows, or a text that several have, name no samples.
-    for index in (range(6), list("aabbcc")):
-        assert labels_read(index)[0] == "class3"
+    assert labels_read(list("aabbcc"))[0] == "class3"  # a text that several have names no samples
 
 
 def test_labels_decided_to_be_wrong_do_not_count_as_any_others(named, capsys):
@@ -166,3 +164,32 @@ def test_labels_decided_to_be_wrong_do_not_count_as_any_others(named, capsys):
         code, _, err = run(capsys, *command, folder / "e.npz", file)
         assert code == 2
         assert "2 labels were decided to be wrong, and no right one is known." in err
+
+
+@pytest.mark.parametrize("ours", ["csv", "parquet", "npz"])
+@pytest.mark.parametrize("theirs", ["csv", "parquet"])
+@pytest.mark.parametrize("column", [None, "Unnamed: 0", "id", "sample_index"])
+def test_numbers_that_both_files_give_their_samples_match_them(tmp_path, ours, theirs, column):
+    """A table that was shuffled keeps the numbers of its rows; without a column, as its index."""
+    labels, order = [f"class{i}" for i in range(6)], [3, 0, 5, 1, 2, 4]
+
+    def labels_read(our_numbers, their_numbers):
+        frames = [
+            pd.DataFrame(np.eye(6), columns=[f"d{i}" for i in range(6)], index=our_numbers),
+            pd.DataFrame({"label": labels}, index=their_numbers).iloc[order],
+        ]
+        if column is not None:
+            frames = [frame.reset_index(names=column) for frame in frames]
+        files = [str(tmp_path / f"e.{ours}"), str(tmp_path / f"l.{theirs}")]
+        for frame, file in zip(frames, files, strict=True):
+            if file.endswith("npz"):
+                np.savez(file, embeddings=np.eye(6), **{column or "unnamed: 0": our_numbers})
+            else:
+                getattr(frame, f"to_{file.rsplit('.')[-1]}")(file, index=column is None)
+        return labelled(*files, "LABELS").labels.tolist()
+
+    rows = [7, 3, 9, 1, 4, 2]
+    assert labels_read(rows, rows) == labels
+    shuffled = [labels[i] for i in order]
+    assert labels_read(rows, [8, *rows[1:]]) == shuffled  # of other rows: counted anew, once
+    assert labels_read([1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 3, 3]) == shuffled  # of no single sample
