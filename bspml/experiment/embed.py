@@ -14,7 +14,7 @@ from torch import Tensor
 from bspml.data.retrieval import RetrievalSplit
 from bspml.data.sets.class_folders import refuse_splits
 from bspml.data.sets.folder import read_folder
-from bspml.errors import CheckpointError, DataError, RunError, UserError
+from bspml.errors import CheckpointError, DataError, InputError, RunError, UserError, about
 from bspml.experiment.data import (
     ExperimentData,
     Inputs,
@@ -196,11 +196,8 @@ def _file_of_features(run: Run, file: str) -> Embedded:
             f"or one of its splits, {' or '.join(SPLITS)}."
         )
     features = torch.from_numpy(read_embeddings(file)).float()
-    if features.shape[1] != width:
-        raise RunError(
-            f"{file}: has features of {features.shape[1]} numbers; the network of this run takes "
-            f"{width}. Make them with the backbone that made those of the training."
-        )
+    with about(file, RunError, InputError):
+        embeddings = run.embed(features)
     labels: np.ndarray | None = None
     names, splits = read_names(file), read_texts(file, ("split",)).get("split")
     if Path(file).suffix.lower() != ".npy":  # which holds numbers only
@@ -213,7 +210,7 @@ def _file_of_features(run: Run, file: str) -> Embedded:
         names = [f"{Path(file).stem}/{i}" for i in range(len(features))]
     unlabelled = np.full(len(features), "")
     found = is_trained_on(run.config, RetrievalSplit("test", unlabelled, features=features))
-    return Embedded(run.embed(features), labels, names, found, splits=splits)
+    return Embedded(embeddings, labels, names, found, splits=splits)
 
 
 def _folder_of_images(run: Run, what: str) -> Embedded:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from bspml.errors import CheckpointError, InputError, RunError, about
 from bspml.experiment.build import WEIGHTED, is_automatic, make_network
 from bspml.experiment.config import Config, load_config
+from bspml.experiment.data import image_shape
 from bspml.experiment.resuming import check_unchanged, has_checkpoint, load_method
 from bspml.files.run import EpochRecord, RecordLog, RunFolder, read_json
 from bspml.networks import embed
@@ -73,21 +74,31 @@ class Run:
             (N, D) float32.
 
         Raises:
-            InputError: integers, of which nobody knows whether they are pixels up to 255; features
-                of another length than those of the training.
+            InputError: integers, of which nobody knows whether they are pixels up to 255; images
+                of another shape, or features of another length, than those of the training.
         """
         if isinstance(images, Tensor | np.ndarray):
             images = torch.as_tensor(images)
             if not images.is_floating_point():
                 raise InputError(f"`images` must be floats; got {images.dtype}. Divide by 255.")
             images = images.float()
-            width = self.features_width
-            if width is not None and images.ndim == 2 and images.shape[1] != width:
-                raise InputError(
-                    f"`images` must be features of {width} numbers, as this run's were; got "
-                    f"{images.shape[1]}. Make them with the backbone that made those."
-                )
+            self._check_shape(tuple(images.shape))
         return embed(self.model, images, batch_size)
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        kind, remedy, width = "features", "the backbone that made those", self.features_width
+        own: list[tuple[int, ...]] = [(width,)] if width is not None else []
+        if width is None:
+            size, channels = image_shape(self.config)
+            own, kind, remedy = [(channels, size, size)], "images", "that size; one is image[None]"
+            if self.config.network.name != "small-conv":  # the others take grey and RGB alike
+                own += [(1, size, size), (3, size, size)]
+        if shape[1:] not in own:
+            sizes = ", ".join(map(str, own[0]))
+            raise InputError(
+                f"`images` must be {kind} (N, {sizes}), as this run's were; got {shape}. Make "
+                f"them with {remedy}."
+            )
 
     @property
     def features_width(self) -> int | None:

@@ -256,7 +256,8 @@ def _label_array(labels: Any, name: str) -> np.ndarray:
             array = np.empty(len(labels), dtype=object)
             array[:] = labels
             return array
-        return np.asarray(labels)
+        array = np.asarray(labels)
+        return array.astype(object) if array.dtype.kind == "T" else array  # of numpy 2's strings
     except (TypeError, ValueError, RuntimeError) as err:
         raise InputError(
             f"`{name}` must be one label per sample, shape (N,); got {describe(labels)}. "

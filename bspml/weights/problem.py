@@ -132,9 +132,7 @@ class WeightProblem:
         d2L/dw_i2 = 2 balance / N_c^2: a weight meets itself in the balance term only.  0 for a
         single class, which has no balance term.  Source: [Zhang 2023] Theorem 1.
         """
-        if self.num_classes == 1:
-            return 0.0
-        return float(2 * self.balance / self.sizes.min() ** 2)
+        return 0.0 if self.num_classes == 1 else float(2 * self.balance / self.sizes.min() ** 2)
 
     @property
     def unit(self) -> float:

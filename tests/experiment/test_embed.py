@@ -241,10 +241,12 @@ def test_who_only_embeds_looks_for_no_near_copies(on_features, monkeypatch):
 
 def test_what_the_network_does_not_take_is_refused(on_features, on_photos, photos, tmp_path):
     np.savez(tmp_path / "wide.npz", embeddings=np.ones((3, 7)), labels=[1, 2, 2])
-    with pytest.raises(RunError, match="features of 7 numbers; the network of this run takes 6"):
+    with pytest.raises(RunError, match=r"wide.npz: .* features \(N, 6\), as .* got \(3, 7\)"):
         embed_named(on_features[0], str(tmp_path / "wide.npz"))
-    with pytest.raises(InputError, match="must be features of 6 numbers, as this run's were; got"):
+    with pytest.raises(InputError, match=r"must be features \(N, 6\), as this run's were; got"):
         on_features[0].embed(np.ones((3, 7)))
+    with pytest.raises(InputError, match=r"must be features \(N, 6\), .* got \(3, 1, 24, 24\)"):
+        on_features[0].embed(np.ones((3, 1, 24, 24)))
     for run in (on_features[0], on_photos[0]):
         with pytest.raises(DataError, match=r"nix: no such file .* Name a f.*train or test"):
             embed_named(run, "nix")

@@ -1,5 +1,6 @@
 """Loading what a run left, here one that version 0.1 wrote (see `test_old_runs`)."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,13 @@ def test_numbers_of_another_width_are_embedded_and_integers_refused():
     torch.testing.assert_close(run.embed(images.half()), embedded, rtol=0, atol=0.01)
     with pytest.raises(InputError, match=r"must be floats; got torch.uint8. Divide by 255"):
         run.embed((images * 255).byte())
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 24, 24), (3, 1, 48, 48), (1, 24, 24), (24, 24), (3, 576)])
+def test_images_that_the_network_does_not_take_are_named(shape):
+    expected = rf"must be images \(N, 1, 24, 24\), as .* got {re.escape(str(shape))}"
+    with pytest.raises(InputError, match=expected):
+        bspml.load(FINISHED).embed(torch.rand(shape))
 
 
 def test_where_no_method_is_named_the_automatic_one_is_meant():

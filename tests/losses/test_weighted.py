@@ -374,6 +374,10 @@ def test_weights_and_proxies_are_saved_with_it():
             reducers.ClassWeightedReducer(torch.tensor([1.0, 3.0])),
             lambda w, x: (w * x * torch.tensor([1.0, 1, 3, 3])).sum() / w.sum(),
         ),
+        (
+            reducers.PerAnchorReducer(reducers.ClassWeightedReducer(torch.tensor([1.0, 3.0]))),
+            lambda w, x: (w * x * torch.tensor([1.0, 1, 3, 3])).sum() / w.sum(),
+        ),
     ],
 )
 def test_the_divisor_follows_under_every_reducer(reducer, expected):

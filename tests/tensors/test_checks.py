@@ -16,6 +16,8 @@ from bspml.tensors.checks import (
     encode_labels,
 )
 
+STRINGS = getattr(np.dtypes, "StringDType", lambda: object)()  # of numpy 2
+
 
 def test_lists_are_read_in_double_precision():
     assert as_numbers([0.1], "x", "numbers", "").dtype == torch.float64
@@ -76,6 +78,7 @@ class Pet(str, enum.Enum):
         (np.array([np.int64(3), np.int32(1)], dtype=object), [1, 3], [1, 0]),
         (np.array([np.str_("b"), "a"], dtype=object), ["a", "b"], [1, 0]),
         ([np.str_("b"), "a"], ["a", "b"], [1, 0]),
+        (np.array(["b", "a"], dtype=STRINGS), ["a", "b"], [1, 0]),
         ([Pet.DOG, Pet.CAT, "elk"], ["cat", "dog", "elk"], [1, 0, 2]),
         (np.array([Pet.DOG, Pet.CAT], dtype=object), ["cat", "dog"], [1, 0]),
         ([2, 1.0], [1, 2], [1, 0]),

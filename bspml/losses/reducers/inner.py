@@ -15,6 +15,7 @@ l.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -126,8 +127,8 @@ def make_plan(
         InputError: on the CPU: a reducer that is not linear in the losses it picks.
     """
 
-    def call(losses: Tensor) -> Any:
-        return reducer({name: {**info, "losses": losses}}, embeddings, labels)
+    def call(losses: Tensor, by: Any = reducer) -> Any:
+        return by({name: {**info, "losses": losses}}, embeddings, labels)
 
     # The divisor counts the losses above 0; any other reducer counts all of them.
     divides = isinstance(reducer, pml_reducers.DivisorReducer)
@@ -146,7 +147,7 @@ def _plan(
     info: dict[str, Any],
     raw: Float[Tensor, " n"],
     keep: Bool[Tensor, " n"] | None,
-    call: Callable[[Tensor], Any],
+    call: Callable[..., Any],
 ) -> Plan:
     kind = type(reducer)
     if kind in (pml_reducers.ThresholdReducer, pml_reducers.AvgNonZeroReducer):
@@ -172,13 +173,26 @@ def _plan(
             counted = torch.ones_like(raw)
         return Plan(keep, lambda losses: call(_kept(losses, keep)), shares=counted)
     slopes = _slopes(call, raw, kind.__name__)
+    shares = slopes
+    if any(isinstance(part, pml_reducers.ClassWeightedReducer) for part in reducer.modules()):
+        plain = _without_class_weights(reducer)
+        shares = _slopes(lambda losses: call(losses, plain), raw, kind.__name__)
     # Coefficients that sum to 1 are an average's.
-    average = (slopes.sum() - 1).abs() < _EULER_TOLERANCE
+    average = (shares.sum() - 1).abs() < _EULER_TOLERANCE
     return Plan(
         slopes != 0,
         lambda losses: (_kept(losses, slopes != 0) * slopes).sum(),
-        shares=slopes if bool(average) else None,
+        shares=shares if bool(average) else None,
     )
+
+
+def _without_class_weights(reducer: Any) -> Any:
+    """Return a copy that weighs every class by 1, as its divisor does."""
+    plain = deepcopy(reducer)
+    for part in plain.modules():
+        if isinstance(part, pml_reducers.ClassWeightedReducer):
+            part.weights = torch.ones_like(part.weights)
+    return plain
 
 
 def _within(raw: Tensor, low: float | None, high: float | None) -> Bool[Tensor, " n"]:
