@@ -36,7 +36,9 @@ from bspml.files.cells import protected_cell
 from bspml.files.opening import FAULTS, open_regular, reason
 from bspml.files.run.plain import to_json
 from bspml.report.models import load_page
+from bspml.tensors.checks import some_of
 from bspml.tensors.row_index import check_same_rows
+from bspml.words import counted
 
 if TYPE_CHECKING:
     from bspml.auditing.report import AuditReport
@@ -86,7 +88,7 @@ def save_report(
         # Of what the page shows now: the photos that the decisions will be about.
         keys = np.zeros(len(report), "<U32")
         keys[[*files]] = keys_in(Path(images), report.names.tolist(), [*files])
-        report = replace(report, picture_keys=keys)
+        report = _with_pictures(report, keys, photos)
         with contextlib.suppress(MissingDependencyError):  # the page says what is missing
             report = replace(report, photo_checks=photo_checks(files))
     data = page_data(report, folder, images, texts, title)
@@ -128,6 +130,17 @@ def save_report(
     with contextlib.suppress(MissingDependencyError):  # of Jinja2
         contents["report.html"] = render_page(data)
     return write_together(folder, contents, scalars | {"images": photos}, identity)
+
+
+def _with_pictures(report: AuditReport, keys: np.ndarray, photos: str) -> AuditReport:
+    """Return the report of these photos; it says which are others than it was made with."""
+    before, told = report.picture_keys, list(report.notes)
+    if before is not None and (changed := (before != "") & (keys != "") & (keys != before)).any():
+        told.append(
+            f"{counted(int(changed.sum()), 'photo')} in {photos} changed since the audit, at rows "
+            f"{some_of(np.flatnonzero(changed))}: its chances are about those of before."
+        )
+    return replace(report, picture_keys=keys, notes=tuple(dict.fromkeys(told)))
 
 
 def _identity(arrays: Mapping[str, np.ndarray], rest: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -183,8 +183,11 @@ def _again(
     is_new = (options.output, options.images, options.flag, options.flag_precision)
     if all(value is None for value in is_new):
         return report, [], images  # only the decisions are new
+    if options.images is not None:
+        lost = _lost(report.names.tolist(), options.images)[1]
+        report = replace(report, notes=(*report.notes, *lost))
     files = save_report(report, folder, options.images, replacing=decisions is not None)
-    return report, files, images
+    return AuditReport.load(folder), files, images  # and what was found of the photos
 
 
 def _photos(options: AuditOptions, report: AuditReport) -> str | None:
@@ -253,17 +256,23 @@ def _hashes(source: AuditSource) -> tuple[PictureHashes | None, list[str]]:
     """Hashes of the photos that lie in a folder, and what their absence means."""
     if not isinstance(source.images, str) or not source.names:
         return None, []
-    files = [file_in(Path(source.images), str(name)) for name in source.names]
-    lost = [shown(name) for name, file in zip(source.names, files, strict=True) if file is None]
-    notes = [
-        f"{len(lost):,} of {len(files):,} names are no file in {source.images} (links out of it "
-        f"are not followed): {', '.join(lost[:5])}{', ...' * (len(lost) > 5)}. These samples have "
-        "no picture, and none was compared."
-    ]  # fmt: skip
+    files, notes = _lost(source.names, source.images)
     try:
-        return hash_pictures(files), notes[: len(lost)]
+        return hash_pictures(files), notes
     except MissingDependencyError:
-        return None, [*notes[: len(lost)], WITHOUT]
+        return None, [*notes, WITHOUT]
+
+
+def _lost(names: Sequence[str], images: str) -> tuple[list[Path | None], list[str]]:
+    """The file of each name in a folder, and what is said of names that have none."""
+    files = [file_in(Path(images), str(name)) for name in names]
+    lost = [shown(name) for name, file in zip(names, files, strict=True) if file is None]
+    note = (
+        f"{len(lost):,} of {len(files):,} names are no file in {images} (links out of it are not "
+        f"followed): {', '.join(lost[:5])}{', ...' * (len(lost) > 5)}. These samples have no "
+        "picture, and none was compared."
+    )
+    return files, [note] * bool(lost)
 
 
 def _judge(report: AuditReport, fail_above: float) -> None:

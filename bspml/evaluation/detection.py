@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from bspml.errors import InputError
 from bspml.files.run import SUSPECT_BELOW
 from bspml.tensors.checks import as_numbers, check_number
-from bspml.tensors.row_index import check_same_rows
+from bspml.tensors.row_index import check_same_rows, index_of
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ def detected(
     Args:
         sample_weights, is_noisy, threshold, ignore: as there.
     """
-    check_same_rows(sample_weights=sample_weights, is_noisy=is_noisy, ignore=ignore)
+    truth = ("`is_noisy`", index_of(is_noisy))
+    check_same_rows(truth, sample_weights=sample_weights, ignore=ignore)
     weights = _check_weights(sample_weights)
     noisy = _check_mask(is_noisy, "is_noisy", len(weights))
     threshold = check_number(threshold, "threshold", 0.0, 1.0)

@@ -70,15 +70,17 @@ def check_same_rows(known: tuple[str, Any] | None = None, /, **values: Any) -> A
     """Refuse pandas objects whose indices differ; return the index that they share.
 
     Args:
-        known: what an index met earlier belongs to, and that index or None.
+        known: what an index met earlier belongs to, and that index; or None, and then its rows are
+            0 to N - 1.
         **values: row-wise arguments by the caller's names, of any kind.
 
     Returns:
         The index, or None where no argument has one.
 
     Raises:
-        InputError: as many rows under another index, or in another order, or a column of a
-            DataFrame that is the labels.  Other numbers of rows are for the caller to refuse.
+        InputError: as many rows under another index, or in another order, such as that of
+            `AuditReport.table` beside rows without an index, or a column of a DataFrame that is the
+            labels.  Other numbers of rows are for the caller to refuse.
 
     Example:
         >>> import pandas
@@ -87,6 +89,14 @@ def check_same_rows(known: tuple[str, Any] | None = None, /, **values: Any) -> A
         [7, 3]
     """
     indices = [(f"`{name}`", index_of(value)) for name, value in values.items()]
+    for name, index in indices if known and known[1] is None else ():
+        if index is not None and _is_shuffled(index):
+            assert known is not None
+            raise InputError(
+                f"{known[0]} have no pandas index, so their rows are 0 to {len(index) - 1}; {name} "
+                f"has these in another order. Pass `{_bare(name)}.sort_index()`, or, if its rows "
+                "go by position, `.reset_index(drop=True)`."
+            )
     found = [pair for pair in ([known] if known else []) + indices if pair[1] is not None]
     for name, index in found[1:]:
         first_name, first = found[0]
@@ -97,6 +107,12 @@ def check_same_rows(known: tuple[str, Any] | None = None, /, **values: Any) -> A
             if other.endswith("labels"):
                 _refuse_label_column(frame, name, values[other], other)
     return found[0][1] if found else None
+
+
+def _is_shuffled(index: Any) -> bool:
+    if index.dtype.kind not in "iu" or index.is_monotonic_increasing:
+        return False
+    return np.array_equal(np.sort(index.to_numpy()), np.arange(len(index)))
 
 
 def _refuse_label_column(frame: Any, name: str, labels: Any, other: str) -> None:

@@ -329,6 +329,30 @@ def test_images_for_an_earlier_audit_leave_its_texts_and_title(case, capsys):
     assert "data:image/jpeg" in page
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_other_photos_than_an_audit_saw_are_told_of(case, capsys):
+    x, labels = case
+    np.savez("data.npz", embeddings=x, labels=labels, names=[f"{i}.png" for i in range(60)])
+    for folder, count, changed in (("seen", 60, ()), ("other", 60, (7, 9)), ("few", 20, ())):
+        Path(folder).mkdir()
+        for i in range(count):
+            Image.new("RGB", (8, 8), (i, 200 * (i in changed), 0)).save(f"{folder}/{i}.png")
+    run(capsys, "data.npz", "-o", "found", "--images", "seen")
+    for images, words in (
+        ("seen", None),
+        ("other", "2 photos in other changed since the audit, at rows 7, 9: its chances are"),
+        ("few", "40 of 60 names are no file in few"),
+    ):
+        code, out, _ = run(capsys, "found", "-o", f"with-{images}", "--images", images)
+        notes = json.loads(Path(f"with-{images}/summary.json").read_text())["notes"]
+        told = [note for note in notes if "changed since" in note or "no file in" in note]
+        assert code == 0
+        assert len(told) == (words is not None)
+        if words is not None:
+            assert told[0].startswith(words)
+            assert words in " ".join(out.split())
+
+
 def test_a_broken_picture_is_a_link_and_not_the_end(case, capsys):
     save_case(case)
     Path("pictures").mkdir()

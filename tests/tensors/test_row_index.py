@@ -6,6 +6,7 @@ import bspml
 from bspml.data.dataset_labels import labels_of
 from bspml.data.labels.decisions import apply_decisions
 from bspml.errors import InputError
+from bspml.evaluation import noise_detection
 from bspml.tensors.row_index import (
     as_array,
     check_class_order,
@@ -54,6 +55,21 @@ def test_an_index_known_from_before_counts():
     with pytest.raises(InputError, match=r"the labels of the weights and `embeddings`"):
         check_same_rows(known, embeddings=pd.DataFrame(np.eye(4), index=[8, 7, 6, 5]))
     assert check_same_rows(("nothing", None), embeddings=np.eye(4)) is None
+
+
+def test_rows_that_were_shuffled_do_not_go_beside_rows_without_an_index():
+    """As the table of an audit, the most suspicious rows first."""
+    shuffled = pd.Series([0.0, 1, 1, 1], index=[2, 0, 3, 1])
+    weights, flags = bspml.SampleWeights([0, 1, 0, 1]), [False, False, True, False]
+    for given in (weights.update, lambda scores: noise_detection(scores, flags)):
+        with pytest.raises(
+            InputError, match=r"rows are 0 to 3; .* in another order. Pass `.*sort_"
+        ):
+            given(shuffled)
+    weights.update(shuffled.sort_index())
+    assert weights.weights.tolist() == [1, 1, 0, 1]
+    assert noise_detection(shuffled.sort_index(), flags).auroc == 1
+    weights.update(pd.Series([1.0, 1, 1, 0], index=[7, 5, 6, 4]))  # of a part of other rows
 
 
 CLASSES = np.array(["a", "b"])

@@ -262,7 +262,9 @@ class SelfPacedCurriculum(OldNames):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned.
+        """Take over what `state_dict` returned, the age that it had reached included.
+
+        Settings are those of this curriculum.
 
         Raises:
             CheckpointError: the state of another preset, or of other labels or another order of
