@@ -371,11 +371,14 @@ def _collated(collator: Any, items: list[dict[str, Any]]) -> dict[str, Any]:
     return {**collator(items), INDEX: index}
 
 
+_DRAWS_FROM_ALL = ("transformers", "sentence_transformers", "builtins")
+
+
 def _check_order(trainer: Any) -> None:
     """Refuse to draw from all rows in the place of what may draw from some."""
     for name in ("get_train_dataloader", "_get_train_sampler"):
-        owner = next((kind for kind in type(trainer).__mro__ if name in vars(kind)), type(trainer))
-        if owner.__module__.split(".")[0] not in ("transformers", "sentence_transformers"):
+        owner = next(kind for kind in type(trainer).__mro__ if name in vars(kind) or kind is object)
+        if owner.__module__.split(".")[0] not in _DRAWS_FROM_ALL:
             raise InputError(
                 f"`trainer` draws its rows by {owner.__name__}.{name}, which may leave some out, "
                 "and the curriculum's batches come from all. Choose rows in `train_dataset`, or "
