@@ -26,7 +26,7 @@ def test_a_plain_loader_draws_from_the_sampler_until_the_end(workers):
     before = {name: part for name, part in vars(loader).items() if name != "_iterator"}
     training = TrainingLoader(loader, ("x", "y"))
     weights = bspml.SampleWeights(LABELS)
-    sampler = training.fit_to(weights, 24)
+    sampler = training.fit_to(weights, training.dataset)
     training.begin()
     sampler.set_rows(LABELS < 3)
     training.place(epoch=1, step=0, seed=5)
@@ -53,7 +53,7 @@ def test_workers_draw_the_same_at_the_same_place(of_user):
     loader = DataLoader(Drawn(*DATA.tensors), 8, shuffle=True, num_workers=1, generator=of_user)
     state = None if of_user is None else of_user.get_state()
     training = TrainingLoader(loader, None)
-    training.fit_to(bspml.SampleWeights(LABELS), 24)
+    training.fit_to(bspml.SampleWeights(LABELS), training.dataset)
     training.begin()
     epochs = []
     for epoch in (0, 1, 1):
@@ -80,7 +80,7 @@ def test_items_are_of_the_labels_that_were_judged():
     stale[17] = 3  # not among those that are looked at first
     loader = DataLoader(TensorDataset(DATA.tensors[0], stale), 8)
     training = TrainingLoader(loader, None)
-    training.fit_to(weights, 24)
+    training.fit_to(weights, training.dataset)
     training.begin()
     with pytest.raises(InputError, match="data-set row 17 is of 2"):
         _ = [training.rows_and_labels(batch, weights) for batch in loader]
