@@ -329,12 +329,13 @@ class AutomaticUpdate:
             fitted_to=telling.numpy(),
             half_trained=cross_fitted,
         )
-        # Random errors alone are as many as the null says.  A rate below its interval is that of a
-        # model which took wrong labels for its own doubt, as it does where most labels are wrong.
+        # Random errors alone are as many as the null says.  An interval below all of its interval is
+        # that of a model which took wrong labels for its own doubt, as where most labels are wrong.
         least = 0.0 if self.rates.noise_interval is None else self.rates.noise_interval[0]
         holds = errors.model is not None and (self.p_values is None or second)
         total = rates.with_total(errors, samples.gone(self.weights, testable) / len(testable))
-        if holds and total.held >= least and (total.mostly_confused or not cross_fitted):
+        most = 0.0 if total.total_interval is None else total.total_interval[1]
+        if holds and most >= least and (total.mostly_confused or not cross_fitted):
             self.rates = total
         return errors
 

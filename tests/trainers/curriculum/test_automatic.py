@@ -441,3 +441,22 @@ def test_order_and_names_change_nothing_and_the_rate_is_that_of_an_audit(options
         again, moved = judged(order, np.random.default_rng(seed).permutation(4))
         assert again == rate
         assert torch.equal(moved, weights[order])
+
+
+@pytest.mark.parametrize(
+    ("classes", "size", "dim", "rate", "seed"),
+    [(20, 15, 12, 0.2, 3), (10, 20, 4, 0.2, 8), (6, 40, 5, 0.1, 13), (6, 40, 5, 0.1, 16)],
+)
+def test_a_rate_a_hair_below_a_wide_interval_is_not_thrown_away(classes, size, dim, rate, seed):
+    """The label model says .1999999 where the null says .2000592 to .538."""
+    torch.manual_seed(seed)
+    true = torch.arange(classes).repeat_interleave(size)
+    points = torch.randn(classes, dim)[true] + 0.3 * torch.randn(len(true), dim)
+    given = bspml.noise.symmetric(true, rate, seed=seed).labels
+    weights = bspml.SampleWeights(given)
+    record = bspml.SelfPacedCurriculum(weights).update(points)
+    audit = bspml.audit(points, given)
+    assert record.total_rate == pytest.approx(audit.total_rate, abs=1e-9)
+    assert record.total_interval == pytest.approx(audit.total_interval, abs=1e-9)
+    assert record.total_rate < record.noise_interval[0]
+    assert ((weights.weights == 0) & (given == true)).sum() <= 1
