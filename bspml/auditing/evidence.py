@@ -46,6 +46,7 @@ _PLACEHOLDER: dict[str, Any] = {
     **dict.fromkeys(("p_values", "margins", "outlier_score", "outlier_p"), np.nan),
     **{"other": -1, "other_probability": 0.0, "testable": False},
 }
+_VALLEY, _FEWEST_FAR = 0.4, 10
 _REFERENCES = 5_000  # of an approximate audit's soft means
 _UPPER_END = 5.0  # samples a class below which no upper end is claimed
 _WEAK = (
@@ -183,6 +184,14 @@ def _found(
     judged = Judged(wrong, errors.other_class, likely)
     wrong, other, other_probability = one_right(judged, odds, stats.codes.numpy(), picture)
     right = ~(wrong > 0.5) & ~np.isnan(errors.strangeness)
+    strangers = beyond_a_gap(errors.strangeness, right, stats.codes.numpy())
+    if strangers.any():
+        notes.append(
+            f"{counted(int(strangers.sum()), 'sample')} are far from every class, apart from all "
+            "others: pictures of something else? They are no labels of another class, and in no "
+            "rate."
+        )
+        right &= ~strangers
     return Evidence(
         noise_rate=estimate.noise_rate,
         interval=estimate.interval,
@@ -252,6 +261,45 @@ def outlier_scores(strangeness: np.ndarray, right: np.ndarray) -> np.ndarray:
     if far - middle < 1e-9 * max(1.0, abs(middle)):  # nothing to measure by
         return np.full(len(strangeness), np.nan)
     return (strangeness - middle) / (far - middle)
+
+
+def beyond_a_gap(strangeness: np.ndarray, right: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Return (N,) bool, samples of no class that are too many to be told by the most distant ones.
+
+    No other class is nearer to a sample of no class, so its label is believed, and where 1 of 100
+    is such a one, they set the scale that they are measured by.  So the strangeness of the samples
+    believed is cut in two, where the variance between the parts is largest [Otsu 1979], and the
+    farther part is of no class if hardly any sample lies between the medians of the two: less than
+    `_VALLEY` of the number around either, which is `_FEWEST_FAR` at least.  Distances that fall off
+    to one side have no such gap, however long their tail.  Where most of the farther part is most
+    of its classes, these are of varied samples.
+
+    Args:
+        strangeness: (N,), large for samples far from every class.
+        right: (N,) bool, samples believed to belong to their class.
+        codes: (N,) int64.
+
+    Example:
+        >>> near, far = np.linspace(0, 1, 90), np.linspace(6, 7, 10)
+        >>> far_away = beyond_a_gap(np.r_[near, far], np.ones(100, bool), np.arange(100) % 5)
+        >>> far_away.sum(), far_away[90:].all()
+        (10, True)
+    """
+    none, values = np.zeros(len(right), bool), np.sort(strangeness[right])
+    n = len(values)
+    if n < 2:
+        return none
+    sums, below = values.cumsum(), np.arange(1, n)
+    means = sums[:-1] / below, (sums[-1] - sums[:-1]) / (n - below)
+    cut = int((below * (n - below) * (means[1] - means[0]) ** 2).argmax())
+    low, high = np.median(values[: cut + 1]), np.median(values[cut + 1 :])
+    ends = low + (high - low) * np.array([[-0.15, 0.85, 0.35], [0.15, 1.15, 0.65]])
+    *tops, valley = np.diff(np.searchsorted(values, ends), axis=0)[0]
+    if valley >= _VALLEY * min(tops) or min(tops) < _FEWEST_FAR:
+        return none
+    beyond = right & (strangeness > values[cut])
+    is_varied = 2 * np.bincount(codes, beyond) > np.bincount(codes, right)
+    return beyond if 2 * is_varied[codes[beyond]].sum() < beyond.sum() else none
 
 
 def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:

@@ -23,7 +23,7 @@ from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss, WeightedMeanReducer
 from bspml.losses.kept_rows import Rows, kept_rows, no_loss
 from bspml.losses.pairs import codes_of_sides
-from bspml.losses.positives import PositiveWatch
+from bspml.losses.positives import ChoiceWatch, PositiveWatch
 from bspml.losses.reducers.catalogue import LossEntry, entry_of
 from bspml.losses.reducers.inner import reducer_for
 from bspml.losses.reducers.softmax import check_classes
@@ -63,9 +63,15 @@ class Weighted(pml_losses.BaseMetricLossFunction):
     weight 0.  A memory goes around: `bspml.CrossBatchMemory(Weighted(loss, weights), ...)` looks a
     queued sample's weight up when it is used.  So does a DistributedLossWrapper.
 
+    A miner goes inside, where it sees no row of weight 0 either: what a miner of the whole batch
+    chose for an anchor (batch-hard, multi-similarity, distance-weighted) it chose among such rows,
+    too, which may leave the anchor without any.  A batch drawn without them takes either.
+
     Args:
         loss: of pytorch-metric-learning or derived from it, wrapped in `SuperLoss` or not.
         weights: the `SampleWeights` of the data set.
+        miner: mines every batch, called as miner(embeddings, labels) with what weighs more than 0;
+            None: what a call brings counts.
 
     Attributes:
         num_kept, num_dropped: rows of the last batch.
@@ -85,16 +91,19 @@ class Weighted(pml_losses.BaseMetricLossFunction):
         True
     """
 
-    def __init__(self, loss: nn.Module, weights: Any) -> None:
+    def __init__(self, loss: nn.Module, weights: Any, miner: nn.Module | None = None) -> None:
         # Without the parents' reducer and distance: those of the loss are the ones that count.
         ModuleWithRecords.__init__(self)
         table = check_weights(weights)
         if table is None:
             raise InputError("`weights` must be given; got None. Pass SampleWeights(labels).")
         self.entry = _check(loss, table)
+        if miner is not None and isinstance(loss, BSPMLLoss | pml_losses.MultipleLosses):
+            raise InputError(f"`miner` goes into {type(loss).__name__} itself, which takes one.")
         if isinstance(loss, BSPMLLoss):
             _share(loss, table)
-        self.loss, self.weights = loss, table
+        self.loss, self.weights, self.miner = loss, table, miner
+        self._chosen = ChoiceWatch()
         self._positives = PositiveWatch()
         # A loss with proxies compares with them.
         self._needs_positives = not any(p.numel() for p in loss.parameters())
@@ -127,7 +136,8 @@ class Weighted(pml_losses.BaseMetricLossFunction):
         Args:
             embeddings: (B, D) floats.
             labels: (B,).
-            indices_tuple: pairs or triplets of a miner, or None.
+            indices_tuple: pairs or triplets of a miner that chose for each by itself, or of a batch
+                without rows of weight 0; or None.  Others go to the constructor's `miner`.
             ref_emb: (R, D), or None: the batch is compared with itself.
             ref_labels: (R,).
             sample_index: (B,) data-set rows; None takes what `weights.set_batch` announced.
@@ -135,8 +145,8 @@ class Weighted(pml_losses.BaseMetricLossFunction):
                 `ref_labels` is `labels` itself, else they weigh 1.
 
         Raises:
-            InputError: a weight between 0 and 1 under a loss that takes none, or what the loss
-                refuses.
+            InputError: a weight between 0 and 1 under a loss that takes none, pairs where there is
+                a `miner`, or what the loss refuses.
             SampleIndexError: indices that do not fit.
         """
         if self.training and self.weights.names_nobody(sample_index):
@@ -164,6 +174,15 @@ class Weighted(pml_losses.BaseMetricLossFunction):
         rows, known = self._leave_out(rows, known)
         if self.num_kept == 0 or (rows.ref_emb is not None and len(rows.ref_emb) == 0):
             return no_loss(embeddings, self.loss)
+        if self.miner is not None:
+            if indices_tuple is not None:
+                raise InputError(
+                    "`indices_tuple` must be None where Weighted has a `miner`, which mines the "
+                    "batch; got one. A memory's miner is CrossBatchMemory's."
+                )
+            references = () if rows.ref_emb is None else (rows.ref_emb, rows.ref_labels)
+            pairs = self.miner(rows.embeddings, rows.labels, *references)
+            rows = rows._replace(indices_tuple=pairs)
         check_classes(self.loss, rows.labels)
         return self._value(rows, known)
 
@@ -179,7 +198,9 @@ class Weighted(pml_losses.BaseMetricLossFunction):
         if rows.ref_emb is None:
             keep_refs = None
         if self.num_dropped or (keep_refs is not None and not bool(keep_refs.all())):
-            rows = kept_rows(rows, keep, keep_refs)
+            whole, rows = rows, kept_rows(rows, keep, keep_refs)
+            if rows.ref_emb is None:
+                self._chosen.look(whole.indices_tuple, rows.indices_tuple)
         left = BatchWeights(
             _fractional(known.anchors[keep]),
             _fractional(_picked(known.references, keep if rows.ref_emb is None else keep_refs)),

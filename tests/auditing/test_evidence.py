@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bspml
-from bspml.auditing.evidence import conformal_p
+from bspml.auditing.evidence import beyond_a_gap, conformal_p
 from helpers.draws import clouds
 
 
@@ -39,6 +39,35 @@ def test_samples_of_no_class_are_named_and_given_no_suggestion():
     assert (report.suggested_labels == report.labels)[strange].all()
     assert set(report.verdicts()[strange]) == {"fits no class"}
     assert report.summary()["fit_no_class"] == strange.sum()
+
+
+@pytest.mark.parametrize("share", [0.01, 0.03, 0.1, 0.3, 0.4])
+def test_samples_of_no_class_are_found_however_many(share):
+    """They set no scale for themselves: nobody else is as far away."""
+    draw = np.random.default_rng(1)
+    labels = np.repeat(np.arange(50), 30)
+    points = draw.normal(size=(50, 64))[labels] + 0.6 * draw.normal(size=(1500, 64))
+    strangers = draw.permutation(1500)[: round(share * 1500)]
+    points[strangers] = 1.2 * draw.normal(size=(len(strangers), 64))
+    report = bspml.audit(points, labels)
+    assert report.fits_nothing[strangers].all()
+    assert report.fits_nothing.sum() <= len(strangers) + 10
+    assert any("far from every class" in note for note in report.notes)
+
+
+def test_varied_classes_and_long_tails_are_no_gap():
+    draw = np.random.default_rng(0)
+    codes, right = np.arange(1000) % 20, np.ones(1000, bool)
+    tails = draw.normal(size=1000), draw.exponential(size=1000), draw.lognormal(size=1000)
+    for values in (*tails, draw.uniform(size=1000), np.zeros(1000), draw.standard_cauchy(1000)):
+        assert not beyond_a_gap(values, right, codes).any()
+    varied = draw.normal(size=1000) + 20 * (codes < 5)  # all of five classes
+    assert not beyond_a_gap(varied, right, codes).any()
+    far = draw.random(1000) < 0.2
+    assert (beyond_a_gap(draw.normal(size=1000) + 20 * far, right, codes) == far).all()
+    believed = draw.random(1000) < 0.9
+    found = beyond_a_gap(draw.normal(size=1000) + 20 * far, believed, codes)
+    assert (found == (far & believed)).all()
 
 
 def test_classes_of_few_samples_have_no_upper_end():

@@ -190,12 +190,46 @@ def test_a_miner_s_pairs_lose_those_of_absent_samples():
     keep = without() > 0
     pairs = miners.TripletMarginMiner(margin=0.5)(embeddings, labels)
     weighted = Weighted(kit.make("TripletMarginLoss"), table(labels, without()))
-    value = weighted(embeddings, labels, pairs, sample_index=ROWS)
+    with pytest.warns(UserWarning, match=r"mined pairs or triplets have a row of weight 0"):
+        value = weighted(embeddings, labels, pairs, sample_index=ROWS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # said once
+        weighted(embeddings, labels, pairs, sample_index=ROWS)
     place = keep.cumsum(0) - 1
     left = [place[row].tolist() for row in torch.stack(pairs, 1) if keep[row].all()]
     listed = tuple(torch.tensor(left).T)
     expected = kit.make("TripletMarginLoss")(embeddings[keep], labels[keep], listed)
     torch.testing.assert_close(value, expected, rtol=EXACT, atol=EXACT)
+
+
+@pytest.mark.parametrize("miner", [miners.BatchHardMiner, miners.MultiSimilarityMiner])
+@pytest.mark.parametrize("references", [False, True])
+def test_a_miner_inside_sees_no_row_of_weight_0(miner, references):
+    embeddings, labels = kit.batch()
+    keep, name = without() > 0, "TripletMarginLoss"
+    weighted = Weighted(kit.make(name), table(labels, without()), miner())
+    refs = (embeddings[keep] + 0.1, labels[keep]) if references else ()
+    value = weighted(embeddings, labels, None, *refs, sample_index=ROWS)
+    left = embeddings[keep], labels[keep]
+    expected = kit.make(name)(*left, miner()(*left, *refs), *refs)
+    assert float(expected.detach()) > 0
+    torch.testing.assert_close(value, expected, rtol=EXACT, atol=EXACT)
+    pairs = miner()(*left)
+    with pytest.raises(InputError, match="`indices_tuple` must be None where Weighted has"):
+        weighted(embeddings, labels, pairs, sample_index=ROWS)
+    for holder in (kit.make("BSPMLLoss"), pml_losses.MultipleLosses([kit.make(name)])):
+        with pytest.raises(InputError, match="`miner` goes into"):
+            Weighted(holder, table(labels, without()), miner())
+
+
+def test_pairs_of_the_rows_that_weigh_something_are_nothing_to_tell_of():
+    embeddings, labels = kit.batch()
+    rows = (without() > 0).nonzero()[:, 0]
+    pairs = miners.BatchHardMiner()(embeddings[rows], labels[rows])
+    weighted = Weighted(kit.make("TripletMarginLoss"), table(labels, without()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        weighted(embeddings, labels, tuple(rows[i] for i in pairs), sample_index=ROWS)
 
 
 @pytest.mark.parametrize("rest", [1.0, 0.6])

@@ -46,7 +46,8 @@ class Weighing(HyperParameters):
         weighed = dataclasses.replace(
             parts,
             name=name,
-            loss=Weighted(parts.loss, table_of(context, name)),
+            loss=Weighted(parts.loss, table_of(context, name), parts.miner),
+            miner=None,  # it mines what weighs something
             needs_sample_index=True,
         )
         return self._moved(weighed)

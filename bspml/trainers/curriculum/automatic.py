@@ -329,8 +329,8 @@ class AutomaticUpdate:
             fitted_to=telling.numpy(),
             half_trained=cross_fitted,
         )
-        # Random errors alone are as many as the null says.  An interval below all of its interval is
-        # that of a model which took wrong labels for its own doubt, as where most labels are wrong.
+        # Random errors alone are as many as the null says.  An interval all below its own is of a
+        # model which took wrong labels for its doubt, as where most labels are wrong.
         least = 0.0 if self.rates.noise_interval is None else self.rates.noise_interval[0]
         holds = errors.model is not None and (self.p_values is None or second)
         total = rates.with_total(errors, samples.gone(self.weights, testable) / len(testable))
