@@ -204,7 +204,7 @@ def code_lines() -> Count:
                 if isinstance(first, ast.Expr) and _is_text(first.value):
                     lines -= set(range(first.lineno, (first.end_lineno or 0) + 1))
         total += len(lines)
-    return Count("lines of code without docstrings, comments, blanks", total, high=35_400)
+    return Count("lines of code without docstrings, comments, blanks", total, high=35_500)
 
 
 def _is_text(node: ast.expr) -> bool:

@@ -15,6 +15,7 @@ SURE = 0.95  # mean largest p of the samples from which the labels' own errors a
 SURE_OF_FEW = 0.995  # the same for classes of few references
 FEWEST_SURE = 0.1  # of all samples; fewer and the judges' errors cannot be told from the labels'
 FEWEST_MATES = 8.0  # references a class below which it has few
+_FEW_CLASSES = 3
 BLAMED = 0.25  # of k, taken for the labels' errors where they cannot be told
 
 _ALIKE = 1e-3  # of probabilities, more than the order of the samples changes in a fit
@@ -22,6 +23,27 @@ _ALIKE = 1e-3  # of probabilities, more than the order of the samples changes in
 _EM_STEPS = 200
 _AT_ZERO = 1e-4
 _NORMAL = 1.96
+
+
+def widened(
+    interval: tuple[float, float], by_null: tuple[float, float], sizes: np.ndarray
+) -> tuple[float, float]:
+    """Return the interval of a rate, with that of the null where the judges know too little.
+
+    Few references, or classes, tell the judges little; of random errors the null tells more.
+
+    Args:
+        interval: of the label model's rate.
+        by_null: of the rate of random errors.
+        sizes: (C,) references of each class that has some.
+
+    Example:
+        >>> widened((0.1, 0.2), (0.0, 0.3), np.array([20, 20])), widened((0, 1), (0, 2), np.ones(9))
+        ((0.0, 0.3), (0, 2))
+    """
+    if sizes.mean() >= FEWEST_MATES and len(sizes) > _FEW_CLASSES:
+        return interval
+    return min(interval[0], by_null[0]), max(interval[1], by_null[1])
 
 
 def surest(largest: np.ndarray, mean: float) -> np.ndarray:

@@ -336,7 +336,7 @@ class AutomaticUpdate:
         total = rates.with_total(errors, samples.gone(self.weights, testable) / len(testable))
         most = 0.0 if total.total_interval is None else total.total_interval[1]
         if holds and most >= least and (total.mostly_confused or not cross_fitted):
-            self.rates = total
+            self.rates = total.widened(samples)
         return errors
 
     @property

@@ -13,6 +13,7 @@ from bspml.errors import CheckpointError
 from bspml.shapes import Bool, Tensor
 from bspml.statistics.contrastive import ContrastiveStatistics
 from bspml.statistics.label_errors import LabelErrors
+from bspml.statistics.label_shares import widened
 from bspml.statistics.noise_rate import estimate_noise
 from bspml.trainers.curriculum.samples import Samples
 from bspml.weights.state import SampleWeights
@@ -90,6 +91,18 @@ class HeldRates:
         """
         rate, low, high = (x * (1 - gone) + gone for x in (errors.rate, *errors.interval))
         return replace(self, total_rate=rate, total_interval=(low, high))
+
+    def widened(self, samples: Samples) -> HeldRates:
+        """Return them with an interval of the total as wide as an audit's.
+
+        Args:
+            samples: that were judged.
+        """
+        interval, by_null = self.total_interval, self.noise_interval
+        if interval is None or by_null is None:
+            return self
+        sizes = samples.codes[samples.reference > 0].unique(return_counts=True)[1]
+        return replace(self, total_interval=widened(interval, by_null, sizes.numpy()))
 
     @property
     def held(self) -> float:

@@ -460,3 +460,17 @@ def test_a_rate_a_hair_below_a_wide_interval_is_not_thrown_away(classes, size, d
     assert record.total_interval == pytest.approx(audit.total_interval, abs=1e-9)
     assert record.total_rate < record.noise_interval[0]
     assert ((weights.weights == 0) & (given == true)).sum() <= 1
+
+
+@pytest.mark.parametrize(("seed", "dim"), [(3, 24), (18, 64)])
+def test_of_few_classes_the_interval_is_as_wide_as_an_audits(seed, dim):
+    generator = torch.Generator().manual_seed(seed)
+    true = torch.arange(2).repeat_interleave(150)
+    points = torch.randn(2, dim, generator=generator)[true]
+    points = points + 0.8 * torch.randn(300, dim, generator=generator)
+    given = bspml.noise.symmetric(true, 0.2, seed=seed).labels
+    record = bspml.SelfPacedCurriculum(bspml.SampleWeights(given)).update(points)
+    audit = bspml.audit(points, given)
+    assert record.total_interval == pytest.approx(audit.total_interval, abs=1e-9)
+    assert record.noise_interval[1] <= record.total_interval[1]
+    assert record.total_interval[0] <= 0.2 <= record.total_interval[1]
