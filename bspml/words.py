@@ -15,8 +15,8 @@ INDEX = "index"
 LABEL_COLUMNS = ("label", "labels", "class_name", "class", "target", "y")
 NAME_COLUMNS = ("name", "path", "file", "filename")
 TEXT_COLUMNS = ("text", "caption", "sentence")
+ID_COLUMNS = ("id", "sample_index")  # names where they tell all samples apart
 UNNAMED = "unnamed: 0"  # what pandas calls the index that it wrote without a name
-NUMBER_COLUMNS = ("id", "sample_index", UNNAMED)
 # As programs write what is missing, where it became text: a class of that name is rare.
 MISSING_WORDS = ("nan", "NaN", "None", "<NA>", "NaT")
 # Of a table of embeddings, no dimension.
@@ -25,8 +25,8 @@ PASSED_OVER = (
     *("true_label", "true_labels", "is_noisy"),  # what `bspml noise` puts beside them
     *NAME_COLUMNS,
     *TEXT_COLUMNS,
-    *NUMBER_COLUMNS,
-    *(INDEX, "split"),
+    *ID_COLUMNS,
+    *(INDEX, "split", UNNAMED),
 )
 
 _SHOWS_AS_NONE = 0.0005

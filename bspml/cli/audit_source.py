@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.cli.labels import Labelled, columns_of, in_order_of, labelled
+from bspml.cli.labels import Labelled, columns_of, in_order_of, labelled, says_trained_on
 from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note
 from bspml.data.images import folders_inside
@@ -21,11 +21,9 @@ from bspml.data.sets.class_folders import refuse_splits
 from bspml.data.sets.folder import read_folder
 from bspml.data.sets.saved_datasets import is_saved, read_saved_photos
 from bspml.errors import DataError, InputError
-from bspml.files.arrays import Archive
 from bspml.files.columns import NAME_COLUMNS, TEXT_COLUMNS
 from bspml.files.folders import file_in
 from bspml.files.matching import first_other, rows_in
-from bspml.files.opening import FAULTS, open_regular
 from bspml.files.tables import read_embeddings, read_texts
 from bspml.networks.feature_cache import cached_features
 from bspml.networks.feature_cache.identity import FeatureSource
@@ -105,7 +103,9 @@ def _of_file(options: AuditOptions, device: torch.device) -> AuditSource:
     names, texts = found.names, found.texts
     if options.names is not None:
         names, texts = _read_names(options.names, names, len(embeddings))
-    caution = _caution_inside(Path(what))
+    from bspml.experiment.embed import TRAINED_ON_THEM
+
+    caution = TRAINED_ON_THEM if says_trained_on(what) else ""
     return AuditSource(embeddings, found.labels, names, texts, options.images, caution)
 
 
@@ -114,16 +114,6 @@ def _refuse_options(options: AuditOptions, kind: str, *refused: str) -> None:
         raise InputError(f"{options.what} is {kind}: it does not go with {flag}. Leave it out.")
     if options.weights is not None and options.backbone is None:
         raise InputError("--weights are the weights of a --backbone; name that too.")
-
-
-def _caution_inside(path: Path) -> str:
-    """What to know of embeddings that `bspml embed` made of the samples its run trained on."""
-    if path.suffix.lower() != ".npz":
-        return ""
-    from bspml.experiment.embed import TRAINED_ON_THEM
-
-    with open_regular(path, "embeddings", faults=FAULTS) as file:
-        return TRAINED_ON_THEM if "trained_on" in Archive(file).names else ""
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.cli.labels import labelled
+from bspml.cli.labels import labelled, says_trained_on
 from bspml.cli.options import EvaluateOptions, flags_of
 from bspml.cli.terminal import note
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
@@ -97,6 +97,11 @@ def _of_files(
     measured += f", not the {' and '.join(left)}" if left else ""
     metrics = _evaluated(options, queries, labels, ks=ks, **searched)
     told = _told_of(_seen_in_file(found, split), options, metrics, queries, labels, **searched)
+    if learned := [file[0] for file, _ in files if says_trained_on(file[0])]:
+        told["caution"] = (
+            f"the network was trained on some samples of {' and '.join(learned)}: retrieval among "
+            "them is better than among new ones"
+        )
     return metrics, ({"measured": measured} if parts else {}) | told
 
 

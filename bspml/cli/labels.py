@@ -14,16 +14,21 @@ import numpy as np
 
 from bspml.data.labels.own_labels import held_labels
 from bspml.errors import DataError, InputError
+from bspml.files.arrays import Archive
 from bspml.files.columns import (
+    ID_COLUMNS,
     NAME_COLUMNS,
-    NUMBER_COLUMNS,
     TEXT_COLUMNS,
+    UNNAMED,
     has_twins,
     telling_names,
 )
 from bspml.files.matching import first_other, rows_in
+from bspml.files.opening import FAULTS, open_regular
 from bspml.files.tables import read_labels, read_texts
 from bspml.words import shown
+
+_MATCHED = (*NAME_COLUMNS, *ID_COLUMNS, UNNAMED)
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,18 @@ def labelled(what: str, labels: str | None, option: str) -> Labelled:
     return Labelled(found, columns_of(what, len(found)))
 
 
+def says_trained_on(file: str) -> bool:
+    """Return whether `bspml embed` made a file of samples that its run trained on.
+
+    Args:
+        file: of embeddings; no other than .npz says so.
+    """
+    if Path(file).suffix.lower() != ".npz":
+        return False
+    with open_regular(file, "embeddings", faults=FAULTS) as opened:
+        return "trained_on" in Archive(opened).names
+
+
 def columns_of(path: str, n: int) -> dict[str, list[str]]:
     """Return the columns of names, texts and splits of a file.
 
@@ -91,7 +108,7 @@ def columns_of(path: str, n: int) -> dict[str, list[str]]:
     """
     if Path(path).suffix.lower() == ".txt":
         return {}
-    columns = read_texts(path, (*NAME_COLUMNS, *TEXT_COLUMNS, *NUMBER_COLUMNS, "split"))
+    columns = read_texts(path, (*_MATCHED, *TEXT_COLUMNS, "split"))
     return {name: cells for name, cells in columns.items() if cells and len(cells) == n}
 
 
@@ -100,7 +117,8 @@ def in_order_of(own: dict[str, list[str]], beside: Labelled, labels: str, what: 
 
     Any column of names of the one side may be matched by any of the other.  Those that tell no
     samples apart, such as a column of products, count where a side has no better one.  Without
-    names, numbers that both give their samples count, if they are the same ones.
+    names the columns `id` or `sample_index` are those, of one side or of both, and then the index
+    that pandas writes where it is of the same numbers.
 
     Args:
         own: columns of the samples, in their order, as `columns_of` returns them.
@@ -111,12 +129,16 @@ def in_order_of(own: dict[str, list[str]], beside: Labelled, labels: str, what: 
     Raises:
         DataError: the same number of names, but others, or one twice in another order.
     """
-    pairs = [(a, b) for a in _names(own) for b in _names(beside.columns) if len(a) == len(b)]
+    sides = own, beside.columns
+    pairs = _paired(*(_of(side, NAME_COLUMNS) for side in sides))
     telling = [pair for pair in pairs if not any(map(has_twins, pair))]
-    numbers = [
-        (own[k], beside.columns[k]) for k in NUMBER_COLUMNS if k in own.keys() & beside.columns
-    ]
-    for ours, theirs in telling or pairs or numbers:
+    numbers: list[tuple[list[str], list[str]]] = []
+    if not pairs:
+        pairs = _paired_by(ID_COLUMNS, *sides)
+        # Names of the one side may be numbers of the other.
+        numbers = _paired(*(_of(side, (*NAME_COLUMNS, *ID_COLUMNS)) for side in sides))
+        numbers += [] if pairs else _paired_by((UNNAMED,), *sides)
+    for ours, theirs in telling or pairs + numbers:
         rows = rows_in(theirs, ours)
         if rows is not None:
             columns = {key: [cells[row] for row in rows] for key, cells in beside.columns.items()}
@@ -132,6 +154,18 @@ def in_order_of(own: dict[str, list[str]], beside: Labelled, labels: str, what: 
     )
 
 
-def _names(columns: dict[str, list[str]]) -> list[list[str]]:
-    """All columns of names, those first that tell the samples apart."""
-    return sorted((columns[name] for name in NAME_COLUMNS if name in columns), key=has_twins)
+def _of(columns: dict[str, list[str]], wanted: Sequence[str]) -> list[list[str]]:
+    """The wanted columns that are there, those first that tell the samples apart."""
+    return sorted((columns[name] for name in wanted if name in columns), key=has_twins)
+
+
+def _paired(ours: list[list[str]], theirs: list[list[str]]) -> list[tuple[list[str], list[str]]]:
+    return [(a, b) for a in ours for b in theirs if len(a) == len(b)]
+
+
+def _paired_by(
+    wanted: Sequence[str], own: dict[str, list[str]], beside: dict[str, list[str]]
+) -> list[tuple[list[str], list[str]]]:
+    """The wanted columns of both sides that tell the samples of each apart."""
+    found = [(own[k], beside[k]) for k in wanted if k in own and k in beside]
+    return [pair for pair in found if not any(map(has_twins, pair))]

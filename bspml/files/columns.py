@@ -15,11 +15,11 @@ import numpy as np
 from bspml.errors import DataError
 from bspml.files.cells import bare_cell, decimal_number, empty_rows, integers, whole_number
 from bspml.words import (
+    ID_COLUMNS as ID_COLUMNS,
     INDEX as INDEX,
     LABEL_COLUMNS,
     LONGEST_LABEL,
     NAME_COLUMNS as NAME_COLUMNS,
-    NUMBER_COLUMNS as NUMBER_COLUMNS,
     PASSED_OVER as PASSED_OVER,
     TEXT_COLUMNS as TEXT_COLUMNS,
     UNNAMED as UNNAMED,
@@ -84,11 +84,14 @@ def wanted_cells(
 def telling_names(columns: Mapping[str, Sequence[str]]) -> tuple[str, ...] | None:
     """Return the first column of names that tells all samples apart, or else the first of names.
 
+    Numbers of samples (`id`) that tell all apart are names where there is nothing better.
+
     Args:
         columns: {column: N texts}; None is returned where none is of names.
     """
     found = [(*columns[name],) for name in NAME_COLUMNS if name in columns]
-    return min(found, key=has_twins, default=None)
+    ids = [(*columns[name],) for name in ID_COLUMNS if name in columns]
+    return min(found + [i for i in ids if not has_twins(i)], key=has_twins, default=None)
 
 
 def has_twins(names: Sequence[str]) -> bool:

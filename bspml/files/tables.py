@@ -31,6 +31,7 @@ from bspml.files.arrays import Archive, read_array, texts_of
 from bspml.files.cells import plain_labels, protected_cell
 from bspml.files.columns import (
     EMBEDDING_NAMES,
+    ID_COLUMNS,
     LABEL_COLUMNS,
     NAME_COLUMNS,
     TEXT_COLUMNS,
@@ -175,7 +176,7 @@ def read_names(path: str | os.PathLike[str]) -> list[str] | None:
     Raises:
         DataError: as `read_texts`.
     """
-    names = telling_names(read_texts(path, NAME_COLUMNS))
+    names = telling_names(read_texts(path, (*NAME_COLUMNS, *ID_COLUMNS)))
     return None if names is None else [*names]
 
 

@@ -254,3 +254,15 @@ def test_rows_that_training_saw_are_named_beside_the_metrics_without_them(
     assert "without the 3 samples that training saw" in json.loads(out)["trained_on"]
     assert "is train/0" in err
     assert "is train/40" in err
+
+
+def test_a_file_of_what_a_network_was_trained_on_says_so(tmp_path, capsys):
+    x, y = np.eye(8).repeat(3, 0), np.arange(8).repeat(3)
+    for trained in (True, False):
+        more = {"trained_on": np.array(True)} if trained else {}
+        np.savez(tmp_path / "e.npz", embeddings=x, labels=y, **more)
+        code, out, _ = run(capsys, "evaluate", tmp_path / "e.npz", "--ks", "1", "--json")
+        assert code == 0
+        assert ("trained on some samples of" in json.loads(out).get("caution", "")) == trained
+        code, out, err = run(capsys, "evaluate", tmp_path / "e.npz", "--ks", "1")
+        assert (out + err).count("trained on some samples of") == trained

@@ -166,6 +166,16 @@ def test_labels_decided_to_be_wrong_do_not_count_as_any_others(named, capsys):
         assert "2 labels were decided to be wrong, and no right one is known." in err
 
 
+def test_names_of_one_side_may_be_the_ids_of_the_other(tmp_path):
+    file, order = str(tmp_path / "l.csv"), [3, 0, 5, 1, 2, 4]
+    pd.DataFrame({"id": order, "label": [*"abcdef"]}).to_csv(file, index=False)
+    named = {"name": [str(i) for i in range(6)]}
+    beside = Labelled(np.array([*"abcdef"]), columns_of(file, 6))
+    assert "".join(in_order_of(named, beside, file, "x").labels) == "bdeafc"
+    named["name"][2] = "two"  # names that are no ids: as they stand
+    assert "".join(in_order_of(named, beside, file, "x").labels) == "abcdef"
+
+
 @pytest.mark.parametrize("ours", ["csv", "parquet", "npz"])
 @pytest.mark.parametrize("theirs", ["csv", "parquet"])
 @pytest.mark.parametrize("column", [None, "Unnamed: 0", "id", "sample_index"])
@@ -191,5 +201,9 @@ def test_numbers_that_both_files_give_their_samples_match_them(tmp_path, ours, t
     rows = [7, 3, 9, 1, 4, 2]
     assert labels_read(rows, rows) == labels
     shuffled = [labels[i] for i in order]
-    assert labels_read(rows, [8, *rows[1:]]) == shuffled  # of other rows: counted anew, once
+    if column in ("id", "sample_index"):
+        with pytest.raises(DataError, match="names other samples than"):
+            labels_read(rows, [8, *rows[1:]])
+    else:
+        assert labels_read(rows, [8, *rows[1:]]) == shuffled  # counted anew, once
     assert labels_read([1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 3, 3]) == shuffled  # of no single sample

@@ -1,12 +1,14 @@
 """Labels to train on: what is known about them follows from where they come from."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from bspml.data.retrieval import RetrievalSplit
 from bspml.errors import ConfigError, DataError
 from bspml.experiment.config import load_config
+from bspml.experiment.data import load_data
 from bspml.experiment.labels import given_labels
 
 LABELS = np.repeat(["a", "b", "c", "d"], 5)
@@ -90,6 +92,34 @@ def test_decisions_by_index_alone_beside_ignored_samples_are_asked_what_they_cou
         given_labels(config, part, None, None)
     (tmp_path / "d.csv").write_text("index,decision,label\n0,wrong,b\n")
     assert given_labels(config, part, None, None).decided.dropped.nonzero()[0].tolist() == [0]
+
+
+def test_a_table_of_features_is_matched_by_its_ids(tmp_path):
+    """A database has numbers for names: the labels come in another order of them."""
+    order = np.random.default_rng(0).permutation(40)
+    table = pd.DataFrame(np.eye(40), columns=[f"d{i}" for i in range(40)])
+    labels = np.repeat([*"abcdefgh"], 5)
+    table = table.assign(id=range(1000, 1040), label=labels, split=["train"] * 20 + ["test"] * 20)
+    table.to_csv(tmp_path / "features.csv", index=False)
+    corrected = table[["id", "label"]].assign(label=["b", *labels[1:]]).iloc[order]
+    corrected.to_csv(tmp_path / "labels.csv", index=False)
+    data = load_data(
+        load_config(
+            None,
+            [
+                "data.name=features",
+                f"data.root={tmp_path / 'features.csv'}",
+                f"noise.labels_file={tmp_path / 'labels.csv'}",
+                "network.name=mlp",
+                "sampler.classes_per_batch=4",
+                "data.validation_classes=0",
+            ],
+        )
+    )
+    names = [str(i) for i in range(1000, 1020)]
+    assert [*data.split.names] == names
+    given = dict(zip(names, data.labels.astype(str), strict=True))
+    assert given == dict(zip(names, ["b", *labels[1:20]], strict=True))
 
 
 @pytest.mark.parametrize("kind", ["decisions", "corrected", "labels"])
