@@ -42,7 +42,8 @@ def run_embed(run: str, what: str, output: str | None, method: str | None, as_js
     columns: dict[str, Any] = {"embeddings": result.embeddings.numpy()}
     if result.labels is not None:
         columns["labels"] = result.labels.astype(str)
-    texts = {"names": result.names} | ({"splits": result.splits} if result.splits else {})
+    found = {"names": result.names, "splits": result.splits}
+    texts = {name: values for name, values in found.items() if values}
     column_names = ", ".join([*columns, *texts])
     for name, values in texts.items():
         columns |= text_column(name, values)

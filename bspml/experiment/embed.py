@@ -51,7 +51,7 @@ class Embedded(NamedTuple):
     Attributes:
         embeddings: (N, D).
         labels: (N,) text, or None where there are none.
-        names: N names.
+        names: N names; empty for a file of features without any.
         trained_on: whether the network was trained on some of these samples, or of their copies.
         seen: of the run's own test, which samples are copies of training samples; None: none is.
         splits: N, of a file that has them, or of the queries and the gallery of a run's test.
@@ -206,11 +206,9 @@ def _file_of_features(run: Run, file: str) -> Embedded:
     for column, values in (("labels", labels), ("names", names), ("splits", splits)):
         if values is not None and len(values) != len(features):
             raise DataError(f"{file}: has {len(features)} features, but {len(values)} {column}.")
-    if names is None:
-        names = [f"{Path(file).stem}/{i}" for i in range(len(features))]
     unlabelled = np.full(len(features), "")
     found = is_trained_on(run.config, RetrievalSplit("test", unlabelled, features=features))
-    return Embedded(embeddings, labels, names, found, splits=splits)
+    return Embedded(embeddings, labels, names or [], found, splits=splits)
 
 
 def _folder_of_images(run: Run, what: str) -> Embedded:

@@ -152,7 +152,7 @@ def test_a_head_on_features_takes_new_features(on_features, features, tmp_path):
     np.save(tmp_path / "new.npy", new)
     found = embed_named(run, str(tmp_path / "new.npy"))
     assert torch.equal(found.embeddings, run.embed(torch.from_numpy(new)))
-    assert (found.labels, found.names) == (None, ["new/0", "new/1", "new/2"])
+    assert (found.labels, found.names) == (None, [])  # none to say that others are
     np.savez(tmp_path / "new.npz", embeddings=new, labels=[1, 2, 2], names=["x", "y", "z"])
     found = embed_named(run, str(tmp_path / "new.npz"))
     assert (found.labels.tolist(), found.names) == (["1", "2", "2"], ["x", "y", "z"])
@@ -178,9 +178,14 @@ def test_the_splits_of_a_file_of_features_stay_beside_their_embeddings(
         table.to_parquet(new)
     run = str(on_features[0].folder.path)
     assert main(["embed", run, str(new), "--method", "multi-similarity", "-o", out]) == 0
-    assert capsys.readouterr().out == f"{out}: embeddings (40, 4), labels, names, splits\n"
+    assert capsys.readouterr().out == f"{out}: embeddings (40, 4), labels, splits\n"
     with np.load(out) as archive:
         assert archive["splits"].tolist() == splits
+    # What has no names is given none, which would not be those of a file of labels.
+    named = table.assign(name=range(40))[["name", "label", "split"]]
+    named.to_csv(tmp_path / "labels.csv", index=False)
+    assert main(["evaluate", out, str(tmp_path / "labels.csv"), "--ks", "1"]) == 0
+    capsys.readouterr()
     assert main(["evaluate", out, "--ks", "1"]) == 0
     assert "20 rows of test, not the 20 of train" in capsys.readouterr().out
 
