@@ -191,6 +191,13 @@ def placed(
     if corrected.given is not None:
         now, said = origin.labels[rows], corrected.labels.astype(str)
         changed = known_rows & (now != corrected.given.astype(str)) & (now != said)
+        moved = np.flatnonzero(changed & (corrected.decisions != ""))
+        if len(moved) and (corrected.names is None or origin.names is None):
+            raise DataError(
+                f"{file}: row {moved[0] + 1} is a decision on a sample with the label "
+                f"{corrected.given[moved[0]]!r}; there the data have {now[moved[0]]!r} now. Are "
+                "they in another order? Give names of the samples, beside both."
+            )
         if changed.any():
             told = counted(int(changed.sum()), "label was", "labels were")
             notes.append(f"{file}: {told} changed in these data since; those of the file count")

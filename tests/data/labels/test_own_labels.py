@@ -259,6 +259,18 @@ def test_labels_that_were_changed_since_the_file_was_made_are_counted(write):
     assert "2 labels were changed in these data since; those of the file count" in told.notes[1]
 
 
+def test_decisions_on_data_in_another_order_are_refused_where_nothing_names_them(write):
+    def corrected(given):
+        rows = [f"{i},{c},1,,{c}" for i, c in enumerate(LABELS)]
+        rows[1] = f"1,b,1,wrong,{given}"
+        return write("\n".join(["index,label,weight,decision,given_label", *rows]), "corrected.csv")
+
+    told = own_labels(parted(names=None), corrected("a"))
+    assert dict(zip(told.data.train.rows.tolist(), told.data.train.labels, strict=True))[1] == "b"
+    with pytest.raises(DataError, match=r"row 2 is a decision on .* 'd'; there the data have 'a'"):
+        own_labels(parted(names=None), corrected("d"))
+
+
 def test_names_that_do_not_tell_samples_apart_are_not_gone_by():
     assert rows_by_name(["a"], Origin(LABELS[:2], ("a", "a"))) is None
     assert rows_by_name(["a", ""], Origin(LABELS[:2], ("a", "b"))) is None
