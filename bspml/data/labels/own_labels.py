@@ -32,7 +32,7 @@ from bspml.data.retrieval import Origin, RetrievalData, RetrievalSplit
 from bspml.errors import DataError, InputError
 from bspml.files.matching import as_paths
 from bspml.files.tables import fitting_names, read_labels, read_texts
-from bspml.words import counted
+from bspml.words import counted, shown
 
 _TRUTH = ("true_label", "true_labels", "is_noisy")  # columns that `bspml noise` writes
 
@@ -195,7 +195,7 @@ def placed(
         if len(moved) and (corrected.names is None or origin.names is None):
             raise DataError(
                 f"{file}: row {moved[0] + 1} is a decision on a sample with the label "
-                f"{corrected.given[moved[0]]!r}; there the data have {now[moved[0]]!r} now. Are "
+                f"{shown(corrected.given[moved[0]])}; there the data have {shown(now[moved[0]])}. Are "
                 "they in another order? Give names of the samples, beside both."
             )
         if changed.any():
