@@ -193,10 +193,10 @@ def placed(
         changed = known_rows & (now != corrected.given.astype(str)) & (now != said)
         moved = np.flatnonzero(changed & (corrected.decisions != ""))
         if len(moved) and (corrected.names is None or origin.names is None):
+            was, there = shown(str(corrected.given[moved[0]])), shown(str(now[moved[0]]))
             raise DataError(
-                f"{file}: row {moved[0] + 1} is a decision on a sample with the label "
-                f"{shown(corrected.given[moved[0]])}; there the data have {shown(now[moved[0]])}. Are "
-                "they in another order? Give names of the samples, beside both."
+                f"{file}: row {moved[0] + 1} is a decision on a sample with the label {was}; there "
+                f"the data have {there}. Are they in another order? Give names, beside both."
             )
         if changed.any():
             told = counted(int(changed.sum()), "label was", "labels were")
