@@ -113,6 +113,8 @@ def _header(rows: Rows) -> list[str]:
     names = column_names(rows[0])
     if not names[0] and "name" not in names and are_names([row[0] for row in rows[1:]]):
         names[0] = "name"
+    elif UNNAMED not in names:
+        names[0] = names[0] or UNNAMED
     return names
 
 
@@ -149,8 +151,6 @@ def text_columns(rows: Rows, wanted: Sequence[str]) -> dict[str, list[str]]:
     if not rows:
         return {}
     names, cells = _header(rows), [rows[1 + i] for i in _order(rows)]
-    if UNNAMED not in names:
-        names[0] = names[0] or UNNAMED
     return wanted_cells(names, wanted, lambda place: [bare_cell(row[place]) for row in cells])
 
 

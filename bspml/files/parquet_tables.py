@@ -64,8 +64,9 @@ def _frame(file: BufferedIOBase) -> tuple[Any, list[str]]:
     is_nameless = frame.index.names == [None] and "name" not in column_names(frame.columns)
     if is_nameless and _holds_text(frame.index) and are_names([*map(str, frame.index)]):
         frame.index.name = "name"
-    elif frame.index.names == [None] and UNNAMED not in column_names(frame.columns):
-        frame.index.name = UNNAMED
+    elif frame.index.names == [None] and not isinstance(frame.index, pd.RangeIndex):
+        if UNNAMED not in column_names(frame.columns):
+            frame.index.name = UNNAMED
     if any(name is not None for name in frame.index.names):
         index = column_names(name for name in frame.index.names if name is not None)
         twice = sorted(set(index) & set(column_names(frame.columns)))
@@ -147,7 +148,7 @@ def parquet_beside(file: BufferedIOBase) -> dict[str, list[str]]:
     frame, names = _frame(file)
     label, columns = label_place(names), dict[str, list[str]]()
     for place, name in enumerate(names):
-        if place != label and name not in ("", INDEX, UNNAMED):
+        if place != label and name not in ("", INDEX):
             with contextlib.suppress(DataError):  # lists, which no cell holds
                 values = frame.iloc[:, place]
                 cells, is_text = _cells(values, name), _holds_text(values)

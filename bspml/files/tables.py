@@ -35,6 +35,7 @@ from bspml.files.columns import (
     LABEL_COLUMNS,
     NAME_COLUMNS,
     TEXT_COLUMNS,
+    UNNAMED,
     NoColumnError,
     check_texts,
     check_uncontested,
@@ -185,7 +186,7 @@ def read_beside(path: str | os.PathLike[str]) -> dict[str, list[str]]:
 
     Returns:
         {column: N cells}: every column of a .csv, .tsv or .parquet file, of which lists are left
-        out; names, texts and splits of an .npz file.
+        out; names, ids, texts and splits of an .npz file.
 
     Raises:
         DataError: as `read_texts`.
@@ -193,8 +194,10 @@ def read_beside(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     suffix = Path(path).suffix.lower()
     readers = {**_delimited(columns_beside), ".parquet": parquet_beside}
     if suffix in readers:
-        return _read_by_suffix(path, {suffix: readers[suffix]}, "labels")
-    wanted = () if suffix == ".txt" else (*NAME_COLUMNS, *TEXT_COLUMNS, "split")
+        found = _read_by_suffix(path, {suffix: readers[suffix]}, "labels")
+        # The index that pandas writes says something where it is in another order.
+        return {k: v for k, v in found.items() if k != UNNAMED or v != [*map(str, range(len(v)))]}
+    wanted = () if suffix == ".txt" else (*NAME_COLUMNS, *ID_COLUMNS, *TEXT_COLUMNS, "split")
     columns = read_texts(path, wanted) if wanted else {}
     return {k: [*map(protected_cell, v)] for k, v in columns.items() if k in wanted}
 

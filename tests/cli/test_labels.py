@@ -207,3 +207,20 @@ def test_numbers_that_both_files_give_their_samples_match_them(tmp_path, ours, t
     else:
         assert labels_read(rows, [8, *rows[1:]]) == shuffled  # counted anew, once
     assert labels_read([1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 3, 3]) == shuffled  # of no single sample
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+def test_what_numbers_the_samples_stays_beside_labels_that_noise_made_wrong(tmp_path, kind, capsys):
+    order, x = [7, 3, 9, 1, 4, 2, 0, 8, 6, 5], np.eye(5).repeat(2, 0)
+    labels = pd.DataFrame({"label": [*"aabbccddee"]}).iloc[order]
+    file, points = tmp_path / f"l.{kind}", pd.DataFrame(x, columns=[*"vwxyz"])
+    if kind == "npz":
+        np.savez(file, labels=labels["label"].to_numpy(str), sample_index=order)
+        points = points.reset_index(names="sample_index")
+    else:
+        getattr(labels, f"to_{kind}")(file)
+    points.to_csv(tmp_path / "e.csv", index=kind != "npz")
+    made = tmp_path / "noisy.csv"
+    assert run(capsys, "noise", file, "--rate", "0.2", "-o", made)[0] == 0
+    found = labelled(str(tmp_path / "e.csv"), str(made), "LABELS").labels
+    assert (found == np.array([*"aabbccddee"])).sum() == 8
