@@ -61,12 +61,12 @@ def _frame(file: BufferedIOBase) -> tuple[Any, list[str]]:
 
     check_declared(file)
     frame = pd.read_parquet(file)
-    is_nameless = frame.index.names == [None] and "name" not in column_names(frame.columns)
-    if is_nameless and _holds_text(frame.index) and are_names([*map(str, frame.index)]):
+    is_nameless, there = frame.index.names == [None], column_names(frame.columns)
+    holds_names = _holds_text(frame.index) and are_names([*map(str, frame.index)])
+    if is_nameless and holds_names and "name" not in there:
         frame.index.name = "name"
-    elif frame.index.names == [None] and not isinstance(frame.index, pd.RangeIndex):
-        if UNNAMED not in column_names(frame.columns):
-            frame.index.name = UNNAMED
+    elif is_nameless and UNNAMED not in there and not isinstance(frame.index, pd.RangeIndex):
+        frame.index.name = UNNAMED
     if any(name is not None for name in frame.index.names):
         index = column_names(name for name in frame.index.names if name is not None)
         twice = sorted(set(index) & set(column_names(frame.columns)))
