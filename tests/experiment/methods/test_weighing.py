@@ -14,7 +14,8 @@ def test_automatic_says_what_moves_the_weights():
     parts = build("auto:margin", context(hyper={"rule": "quadratic", "alpha": 0.3}))
     assert isinstance(parts.loss, Weighted)
     assert parts.loss.loss.margin == 0.3
-    assert parts.miner is not None
+    assert parts.miner is None  # it mines inside, where it sees no sample of weight 0
+    assert parts.loss.miner is not None
     assert (parts.curriculum_kind, parts.needs_sample_index) == ("auto", True)
     expected = {"preset": "auto", **keywords_of(AutoSettings, AutoSettings(rule="quadratic"))}
     assert parts.curriculum == expected
