@@ -72,7 +72,8 @@ class DrawnRows(PKSampler):
             batch_size: the most rows of a batch.
         """
         classes = classes_per_batch(codes, batch_size, "batch_size")
-        made = cls(codes.cpu(), classes, SAMPLES_PER_CLASS, seed=torch.initial_seed())
+        seed = torch.initial_seed() % 2**63  # the ranks share it, as an int64
+        made = cls(codes.cpu(), classes, SAMPLES_PER_CLASS, seed=seed)
         made._follows = True
         return made
 

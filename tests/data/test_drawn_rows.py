@@ -55,6 +55,8 @@ def test_the_seed_is_torchs_or_that_of_the_state_that_it_goes_on_from():
         sampler = DrawnRows.of_size(LABELS, 16)
         drawn.append(list(sampler))
     assert drawn[0] == drawn[1] != drawn[2]
+    torch.manual_seed(-1)  # 2**64 - 1, beyond what a tensor of the ranks holds
+    assert int(torch.tensor(DrawnRows.of_size(LABELS, 16).seed)) == 2**63 - 1
     state = bspml.PKSampler(LABELS, 4, 4, seed=1).state_dict()
     sampler.load_state_dict(state)
     assert list(sampler) == drawn[0]
